@@ -6,8 +6,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <limits>
+#include <ranges>
 #include <span>
 #include <utility>
 #include <vector>
@@ -46,6 +48,11 @@ class Allocator {
         num_streams_(program.streams.size()),
         first_lives_(program.buffers.size(), -1),
         apart_(program.buffers.size()) {
+    constexpr std::size_t most_streams = std::numeric_limits<Streams>::digits;
+    if (num_streams_ > most_streams) {
+      throw InternalError(
+          fmt::format("program of rank {}: {} streams; {} at most", program.rank, num_streams_, most_streams));
+    }
     find_lives();
     find_gone();
   }
@@ -63,53 +70,85 @@ class Allocator {
   }
 
  private:
+  using Streams = std::uint64_t;  ///< a bit each
+  static Streams bit_of(int stream) { return Streams{1} << stream; }
+
   struct Occupant {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     int life = -1;
+    Streams seen_by = 0;  ///< that allocate, and do not know it to be gone
   };
 
-  /// Below `begin` nothing of so many bytes has room.
-  struct LeastBegin {
-    std::int64_t bytes = 0;
-    std::int64_t begin = 0;
-  };
-
-  /// What a stream's next instruction has to stay away from.
-  struct Seen {
-    std::int64_t base = 0;                   ///< where the first may begin
-    std::vector<Occupant> occupants{};       ///< by begin, those not known to be gone; of deep models thousands
-    std::int64_t most_bytes = 0;             ///< of an occupant
-    std::vector<LeastBegin> least_begins{};  ///< of each size that was placed; a Program has few
+  /// What the next instructions of streams have to stay away from: of deep models thousands.
+  class Occupants {
+   public:
+    Occupants() = default;
+    Occupants(std::int64_t base, std::size_t num_streams) : base_(base), of_streams_(num_streams) {}
 
     void add(const Occupant& occupant) {
-      occupants.insert(std::ranges::upper_bound(occupants, occupant.begin, {}, &Occupant::begin), occupant);
-      most_bytes = std::max(most_bytes, occupant.end - occupant.begin);
-    }
-    void remove(std::int64_t begin, int life) {
-      const auto gone = std::find_if(std::ranges::lower_bound(occupants, begin, {}, &Occupant::begin), occupants.end(),
-                                     [&](const Occupant& o) { return o.life == life; });
-      const std::int64_t end = gone->end;
-      const auto at = occupants.erase(gone);
-      // What has room now and had none before lies between the one that begins before what went and the first that
-      // begins behind it: others may stand in between, as streams know of each other late.
-      const std::int64_t least_free = at == occupants.begin() ? base : std::min(begin, std::prev(at)->end);
-      const auto behind = std::find_if(at, occupants.end(), [&](const Occupant& o) { return o.begin >= end; });
-      const std::int64_t end_of_room =
-          behind == occupants.end() ? std::numeric_limits<std::int64_t>::max() : behind->begin;
-      const std::int64_t room = end_of_room - least_free;
-      for (LeastBegin& least : least_begins) {
-        if (least.bytes <= room) least.begin = std::min(least.begin, least_free);
+      sorted_.insert(std::ranges::upper_bound(sorted_, occupant.begin, {}, &Occupant::begin), occupant);
+      most_bytes_ = std::max(most_bytes_, occupant.end - occupant.begin);
+      for (int stream = 0; stream < static_cast<int>(of_streams_.size()); ++stream) {
+        if ((occupant.seen_by & bit_of(stream)) != 0) ++of_stream(stream).num_seen;
       }
     }
-    /// Those before it end at @p address or before; occupants may overlap, as streams know of each other late.
-    auto first_that_may_reach(std::int64_t address) const {
-      return std::ranges::upper_bound(occupants, address - most_bytes, {}, &Occupant::begin);
+
+    /// @p stream knows that @p life is gone, which begins at @p begin.
+    void remove(std::int64_t begin, int life, int stream) {
+      const auto gone = std::find_if(std::ranges::lower_bound(sorted_, begin, {}, &Occupant::begin), sorted_.end(),
+                                     [&](const Occupant& o) { return o.life == life; });
+      gone->seen_by &= ~bit_of(stream);
+      --of_stream(stream).num_seen;
+      // What has room now and had none before lies between the one that begins before what went and the first that
+      // begins behind it: others may stand in between, as streams know of each other late.
+      const auto is_seen = [&](const Occupant& o) { return (o.seen_by & bit_of(stream)) != 0; };
+      const auto before = std::find_if(std::reverse_iterator(gone), sorted_.rend(), is_seen);
+      const auto behind = std::find_if(std::next(gone), sorted_.end(),
+                                       [&](const Occupant& o) { return o.begin >= gone->end && is_seen(o); });
+      const std::int64_t least_free = before == sorted_.rend() ? base_ : std::min(begin, before->end);
+      const std::int64_t end_of_room =
+          behind == sorted_.end() ? std::numeric_limits<std::int64_t>::max() : behind->begin;
+      for (LeastBegin& least : of_stream(stream).least_begins) {
+        if (least.bytes <= end_of_room - least_free) least.begin = std::min(least.begin, least_free);
+      }
+      if (gone->seen_by == 0) sorted_.erase(gone);
     }
-    LeastBegin& least_begin_of(std::int64_t bytes) {
-      const auto known = std::ranges::find(least_begins, bytes, &LeastBegin::bytes);
-      return known != least_begins.end() ? *known : least_begins.emplace_back(LeastBegin{bytes, base});
+
+    std::int64_t num_seen_by(int stream) const { return of_streams_[static_cast<std::size_t>(stream)].num_seen; }
+
+    /// By begin, those that @p stream sees, but for the first ones, of which all end at @p address or before. They may
+    /// overlap, as streams know of each other late.
+    auto seen_by(int stream, std::int64_t address) const {
+      const auto first = std::ranges::upper_bound(sorted_, address - most_bytes_, {}, &Occupant::begin);
+      return std::ranges::subrange(first, sorted_.end()) |
+             std::views::filter([stream](const Occupant& o) { return (o.seen_by & bit_of(stream)) != 0; });
     }
+    auto seen_by(int stream) const { return seen_by(stream, base_ - 1); }
+
+    /// Below it nothing of @p bytes has room for @p stream. It is for who finds room to raise it.
+    std::int64_t& least_begin_of(std::int64_t bytes, int stream) {
+      std::vector<LeastBegin>& least = of_stream(stream).least_begins;
+      const auto known = std::ranges::find(least, bytes, &LeastBegin::bytes);
+      return known != least.end() ? known->begin : least.emplace_back(LeastBegin{bytes, base_}).begin;
+    }
+
+   private:
+    struct LeastBegin {
+      std::int64_t bytes = 0;
+      std::int64_t begin = 0;
+    };
+    struct OfStream {
+      std::int64_t num_seen = 0;
+      std::vector<LeastBegin> least_begins{};  ///< of each size that was placed; a Program has few
+    };
+
+    OfStream& of_stream(int stream) { return of_streams_[static_cast<std::size_t>(stream)]; }
+
+    std::int64_t base_ = 0;  ///< where the first may begin
+    std::int64_t most_bytes_ = 0;
+    std::vector<Occupant> sorted_;  ///< by begin
+    std::vector<OfStream> of_streams_;
   };
 
   Buffer& buffer(int id) { return program_.buffers[static_cast<std::size_t>(id)]; }
@@ -168,9 +207,8 @@ class Allocator {
 
   /// What is gone for an instruction is gone for all later ones of its stream.
   void find_gone() {
-    allocates_.assign(num_streams_, false);
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
-      if (!instruction(i).allocs.empty()) allocates_[static_cast<std::size_t>(instruction(i).stream)] = true;
+      if (!instruction(i).allocs.empty()) allocating_ |= bit_of(instruction(i).stream);
     }
     gone_.resize(list_.size());
     // By stream: freed by an instruction that has been passed, and not known to be gone for the stream's next one.
@@ -185,7 +223,7 @@ class Allocator {
       for (const int id : instruction(i).frees) {
         const int l = life_at(id, i);
         for (std::size_t s = 0; l >= 0 && s < num_streams_; ++s) {
-          if (allocates_[s]) freed[s].push_back(l);
+          if ((allocating_ & bit_of(static_cast<int>(s))) != 0) freed[s].push_back(l);
         }
       }
     }
@@ -194,7 +232,7 @@ class Allocator {
   /// @return false where two buffers have to be kept apart that were not.
   bool place_all() {
     highest_ = base_;
-    seen_.assign(num_streams_, {.base = base_});
+    occupants_ = Occupants(base_, num_streams_);
     is_placed_.assign(program_.buffers.size(), false);
     bool is_sound = true;
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
@@ -211,10 +249,7 @@ class Allocator {
         } else if (!stays_apart(id, i)) {
           is_sound = false;
         }
-        const Occupant occupant = occupant_of(id, l);
-        for (std::size_t s = 0; s < num_streams_; ++s) {
-          if (allocates_[s]) seen_[s].add(occupant);
-        }
+        occupants_.add(occupant_of(id, l));
       }
     }
     return is_sound;
@@ -222,12 +257,13 @@ class Allocator {
 
   Occupant occupant_of(int id, int l) {
     const std::int64_t begin = buffer(id).offset_bytes;
-    return {begin, begin + aligned(buffer(id).size_bytes()), l};
+    return {.begin = begin, .end = begin + aligned(buffer(id).size_bytes()), .life = l, .seen_by = allocating_};
   }
 
   void forget(int i) {
-    Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
-    for (const int l : gone_[static_cast<std::size_t>(i)]) seen.remove(buffer(life(l).buffer).offset_bytes, l);
+    for (const int l : gone_[static_cast<std::size_t>(i)]) {
+      occupants_.remove(buffer(life(l).buffer).offset_bytes, l, instruction(i).stream);
+    }
   }
 
   std::int64_t first_fit(int id, int i) {
@@ -239,21 +275,21 @@ class Allocator {
     std::ranges::sort(kept_apart_, {}, &Occupant::begin);
     // What has no bytes is put where there would be room for some.
     const std::int64_t bytes = std::max(aligned(buffer(id).size_bytes()), arena_alignment_bytes);
-    Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
-    LeastBegin& least = seen.least_begin_of(bytes);
-    std::int64_t candidate = least.begin;
+    std::int64_t& least_begin = occupants_.least_begin_of(bytes, instruction(i).stream);
+    std::int64_t candidate = least_begin;
     // Both are in order of their begins: behind one that begins behind the candidate so do all.
     const auto pass = [&](auto& next, auto end) {
       for (; next != end && next->begin < candidate + bytes; ++next) candidate = std::max(candidate, next->end);
     };
-    auto next = seen.first_that_may_reach(candidate);
+    auto seen = occupants_.seen_by(instruction(i).stream, candidate);
+    auto next = seen.begin();
     auto next_apart = kept_apart_.begin();
     std::int64_t before = -1;
     while (std::exchange(before, candidate) != candidate) {
-      pass(next, seen.occupants.end());
+      pass(next, seen.end());
       pass(next_apart, kept_apart_.end());
     }
-    if (kept_apart_.empty()) least.begin = candidate;
+    if (kept_apart_.empty()) least_begin = candidate;
     return candidate;
   }
 
@@ -265,14 +301,15 @@ class Allocator {
     constexpr std::int64_t most_noted = std::int64_t{1} << 24;
     const std::int64_t begin = buffer(id).offset_bytes;
     const std::int64_t end = begin + aligned(buffer(id).size_bytes());
-    const Seen& seen = seen_[static_cast<std::size_t>(instruction(i).stream)];
+    const int stream = instruction(i).stream;
     bool is_apart = true;
-    for (auto o = seen.first_that_may_reach(begin); is_apart && o != seen.occupants.end() && o->begin < end; ++o) {
-      is_apart = o->end <= begin || life(o->life).buffer == id;
+    for (const Occupant& o : occupants_.seen_by(stream, begin)) {
+      if (!is_apart || o.begin >= end) break;
+      is_apart = o.end <= begin || life(o.life).buffer == id;
     }
-    if (round_ == 0) num_met_ += std::ssize(seen.occupants);
+    if (round_ == 0) num_met_ += occupants_.num_seen_by(stream);
     if (is_apart && (round_ != 1 || num_met_ > most_noted)) return true;
-    for (const Occupant& o : seen.occupants) {
+    for (const Occupant& o : occupants_.seen_by(stream)) {
       const int other = life(o.life).buffer;
       if (other == id) continue;
       apart_[static_cast<std::size_t>(id)].push_back(other);
@@ -290,14 +327,14 @@ class Allocator {
   int round_ = 0;
   std::int64_t num_met_ = 0;  ///< others that later lives meet
   std::vector<Life> lives_;
-  std::vector<int> accesses_;            ///< [life][stream]
-  std::vector<int> first_lives_;         ///< by buffer, -1: none
-  std::vector<bool> allocates_;          ///< by stream
+  std::vector<int> accesses_;     ///< [life][stream]
+  std::vector<int> first_lives_;  ///< by buffer, -1: none
+  Streams allocating_ = 0;
   std::vector<std::vector<int>> gone_;   ///< by instruction: lives, first known to be gone on its stream
   std::vector<std::vector<int>> apart_;  ///< by buffer: those that it is kept apart from
   std::vector<Occupant> kept_apart_;     ///< those, as the buffer is placed
   std::vector<bool> is_placed_;          ///< by buffer, in this round
-  std::vector<Seen> seen_;               ///< by stream that allocates
+  Occupants occupants_;
 };
 
 }  // namespace
