@@ -21,12 +21,12 @@
 ///             leave empty. What the space has not, since src/lower refuses it: layouts beside slices, quantization or
 ///             leaf-first nodes; whole tensors dealt in stages; sub-batches with batch norms; sums round a ring over p1
 ///             and p2 at once. Quantization changes what is computed and is left out.
-/// Planner:    joint/joint_search.hpp: candidates by the engines of single papers inside combinations of degrees (OSDP's
-///             in each, AMSP's in data parallelism alone, those of AutoDDL, Oases, Merak, decomposed products and SUMMA
-///             for layouts), then one decision after another, until none alone makes it better. Not proven to be the optimum: the gap to a bound is told. Since every
-///             mode's own plan is a candidate (seeds), but for SUMMA's where its Programs are very long, it is never
-///             slower than any of them by the same prediction. A batch of the planner's is that of the best plan of
-///             the modes that choose one.
+/// Planner:    joint/joint_search.hpp: candidates by the engines of single papers inside combinations of degrees (those
+///             of OSDP in each, of AMSP in data parallelism alone, of AutoDDL, Oases, Merak, decomposed products and
+///             SUMMA for layouts), then one decision after another, until none alone makes it better. Not proven to be
+///             the optimum: the gap to a bound is told. Since every mode's own plan is a candidate (seeds), but for
+///             SUMMA's where its Programs are very long, it is never slower than any of them by the same prediction. A
+///             batch of the planner's is that of the best plan of the modes that choose one.
 /// Reproduces: no figure: nobody has printed this.
 
 #include <vector>
