@@ -78,6 +78,8 @@ class Allocator {
     std::int64_t end = 0;
     int life = -1;
     Streams seen_by = 0;  ///< that allocate, and do not know it to be gone
+
+    bool is_seen_by(int stream) const { return (seen_by & bit_of(stream)) != 0; }
   };
 
   /// What the next instructions of streams have to stay away from: of deep models thousands.
@@ -90,7 +92,7 @@ class Allocator {
       sorted_.insert(std::ranges::upper_bound(sorted_, occupant.begin, {}, &Occupant::begin), occupant);
       most_bytes_ = std::max(most_bytes_, occupant.end - occupant.begin);
       for (int stream = 0; stream < static_cast<int>(of_streams_.size()); ++stream) {
-        if ((occupant.seen_by & bit_of(stream)) != 0) ++of_stream(stream).num_seen;
+        if (occupant.is_seen_by(stream)) ++of_stream(stream).num_seen;
       }
     }
 
@@ -102,10 +104,10 @@ class Allocator {
       --of_stream(stream).num_seen;
       // What has room now and had none before lies between the one that begins before what went and the first that
       // begins behind it: others may stand in between, as streams know of each other late.
-      const auto is_seen = [&](const Occupant& o) { return (o.seen_by & bit_of(stream)) != 0; };
-      const auto before = std::find_if(std::reverse_iterator(gone), sorted_.rend(), is_seen);
+      const auto before = std::find_if(std::reverse_iterator(gone), sorted_.rend(),
+                                       [&](const Occupant& o) { return o.is_seen_by(stream); });
       const auto behind = std::find_if(std::next(gone), sorted_.end(),
-                                       [&](const Occupant& o) { return o.begin >= gone->end && is_seen(o); });
+                                       [&](const Occupant& o) { return o.begin >= gone->end && o.is_seen_by(stream); });
       const std::int64_t least_free = before == sorted_.rend() ? base_ : std::min(begin, before->end);
       const std::int64_t end_of_room =
           behind == sorted_.end() ? std::numeric_limits<std::int64_t>::max() : behind->begin;
@@ -122,7 +124,7 @@ class Allocator {
     auto seen_by(int stream, std::int64_t address) const {
       const auto first = std::ranges::upper_bound(sorted_, address - most_bytes_, {}, &Occupant::begin);
       return std::ranges::subrange(first, sorted_.end()) |
-             std::views::filter([stream](const Occupant& o) { return (o.seen_by & bit_of(stream)) != 0; });
+             std::views::filter([stream](const Occupant& o) { return o.is_seen_by(stream); });
     }
     auto seen_by(int stream) const { return seen_by(stream, base_ - 1); }
 
