@@ -30,6 +30,22 @@ Plan with_full_pipeline(const Plan& plan) {
   }
 }
 
+/// What is alive at once of the Program of @p rank at most, wherever that lies.
+std::int64_t live_bytes(const Plan& plan, const ModelGraph& graph, int rank, KernelTraits kernels) {
+  kernels.assigns_addresses = false;
+  return memory_peak(lower(plan, graph, rank, kernels)).total_bytes;
+}
+
+/// The same of the fullest rank of each place in the pipeline.
+std::vector<std::int64_t> live_bytes_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels) {
+  std::vector<std::int64_t> by_place(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
+  for (const int rank : fullest_ranks(plan, graph)) {
+    std::int64_t& of_place = by_place[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
+    of_place = std::max(of_place, live_bytes(plan, graph, rank, kernels));
+  }
+  return by_place;
+}
+
 /// Bytes of optimizer states by which the rank that owns most tensors exceeds even parts; 0 where none are dealt whole.
 std::int64_t dealt_unevenly_bytes(const Plan& plan, const ModelGraph& graph,
                                   std::span<const OperatorDecision> decisions) {
@@ -60,18 +76,17 @@ std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph
     even.optimizer.sharding = "intra_tensor";
     even.optimizer.spread = "all_gather";
   }
-  const auto live_bytes = [&] {
+  const auto bytes_of_kept = [&] {
     const ModelGraph part = with_fewer_blocks(graph, runs, kept);
-    // Of what does not divide the first rank has most.
-    return memory_peak(lower(with_rules_of(even, part), part, 0, kernels)).total_bytes;
+    return live_bytes(with_rules_of(even, part), part, 0, kernels);  // Of what does not divide the first rank has most.
   };
-  const std::int64_t of_few = live_bytes();
+  const std::int64_t of_few = bytes_of_kept();
   std::int64_t bytes = of_few + dealt_unevenly_bytes(plan, graph, decisions);
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const int left_out = runs[r].count - kept[r];
     if (left_out == 0) continue;
     ++kept[r];
-    bytes += left_out * (live_bytes() - of_few);
+    bytes += left_out * (bytes_of_kept() - of_few);
     --kept[r];
   }
   return bytes;
@@ -98,13 +113,16 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTr
 std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph,
                                                 const KernelTraits& kernels) {
   if (plan.stages.count == 1) return {least_bytes_of_few_blocks(plan, graph, kernels)};
-  const Plan few = with_full_pipeline(plan);
-  if (few == plan) return plan_memory(plan, graph, kernels).stage_peak_bytes;
+  const bool keeps_all = plan.schedule.kind == ScheduleKind::gpipe;
+  const Plan few = keeps_all ? with_at_most(plan, enough_micro_batches) : with_full_pipeline(plan);
+  const Plan one_more = with_at_most(plan, few.schedule.micro_batches + 1);
+  if (keeps_all ? one_more == plan : few == plan) return plan_memory(plan, graph, kernels).stage_peak_bytes;
   verify(plan, graph);
-  std::vector<std::int64_t> by_place(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
-  for (const int rank : fullest_ranks(few, graph)) {
-    std::int64_t& of_place = by_place[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
-    of_place = std::max(of_place, memory_peak(lower(few, graph, rank, kernels)).total_bytes);
+  std::vector<std::int64_t> by_place = live_bytes_by_place(few, graph, kernels);
+  if (keeps_all) {
+    const std::vector<std::int64_t> of_one_more = live_bytes_by_place(one_more, graph, kernels);
+    const int left_out = plan.schedule.micro_batches - few.schedule.micro_batches;
+    for (std::size_t p = 0; p < by_place.size(); ++p) by_place[p] += left_out * (of_one_more[p] - by_place[p]);
   }
   return by_place;
 }

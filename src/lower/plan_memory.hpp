@@ -29,7 +29,8 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTr
 /// at least this; it is more by what first fit leaves empty and by what is kept because another stream may still read
 /// it. Where tensors are dealt whole, ranks differ: the optimizer states are those of the rank that owns most, and the
 /// rest is what it would be with even parts. Stages that differ keep their blocks, but of the micro-batches of 1f1b and
-/// interleaved stages as many are lowered as are in flight, and a few: more make no moment fuller. Those of other
+/// interleaved stages as many are lowered as are in flight, and a few: more make no moment fuller. Of those of gpipe,
+/// which are all in flight, three and four are, and the others add what the fourth does, as blocks do. Those of other
 /// schedules need what plan_memory() says.
 /// @return by place in the pipeline.
 std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels);

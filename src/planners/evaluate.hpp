@@ -61,6 +61,9 @@ class Evaluate {
   virtual Evaluation operator()(const Plan& plan) const = 0;
   /// The costs that were asked for are known: operator() tells the seconds.
   virtual bool knows_seconds() const = 0;
+  /// As operator()'s seconds, faster and never more, of plans that deal whole tensors to ranks of which many differ by
+  /// that. 0: of others, and of what is refused.
+  virtual double least_seconds(const Plan& /*plan*/) const { return 0.0; }
   /// Memory and bytes alone: needs no costs.
   virtual Evaluation account(const Plan& plan) const = 0;
   /// The peak alone, and whether it fits: less is lowered than all bytes need.

@@ -58,6 +58,13 @@ Evaluation evaluation_of(const results::StepRow& row, const Plan& plan, const Co
   return evaluation;
 }
 
+/// Of a step in the steady state, by the slowest rank.
+double simulated_seconds(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs) {
+  SimulationOptions options = simulation_options(point);
+  options.keeps_events = false;
+  return steady_step_seconds(simulate_steady(lowered.job(point.plan.mesh.ranks_per_node), costs, options));
+}
+
 }  // namespace
 
 PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experiment_file)
@@ -88,6 +95,41 @@ Evaluation PlanEvaluation::operator()(const Plan& plan) const {
 }
 
 bool PlanEvaluation::knows_seconds() const { return knows_costs(point_, "planner.cost"); }
+
+double PlanEvaluation::least_seconds(const Plan& plan) const {
+  constexpr std::size_t many = 16;  // times as many classes as of even parts
+  if (plan.optimizer.sharding != "inter_tensor") return 0.0;
+  PreparedPoint point = point_;
+  point.plan = plan;
+  Plan even = plan;
+  even.optimizer.sharding = "intra_tensor";
+  even.optimizer.spread = "all_gather";
+  KernelTraits kernels = kernels_of(point_);
+  kernels.assigns_addresses = false;
+  try {
+    verify(plan, point_.graph);
+    RankClasses alike = rank_classes(even, point_.graph, point_.leaves_that_matter());
+    const RankClasses dealt = rank_classes(plan, point_.graph, point_.leaves_that_matter());
+    if (dealt.representatives.size() < many * alike.representatives.size()) return 0.0;
+    // Ranks that even parts do not tell apart differ in what they update alone. If all of them did what one does, and
+    // that one updated nothing, none would begin or end anything later.
+    LoweredJob lowered;
+    double update_seconds = 0.0;
+    for (const int rank : alike.representatives) {
+      const Program& program = lowered.programs.emplace_back(lower(plan, point_.graph, rank, kernels));
+      for (const Instruction& in : program.body) {
+        if (!in.is_collective() && in.phase == Phase::update) update_seconds += costs().kernel(program, in).seconds;
+      }
+    }
+    lowered.class_of_rank = std::move(alike.class_of_rank);
+    lowered.leaf_of_node.assign(point_.leaves_that_matter().begin(), point_.leaves_that_matter().end());
+    return std::max(0.0, simulated_seconds(point, lowered, costs()) - update_seconds);
+  } catch (const Unsupported&) {
+    return 0.0;
+  } catch (const UserError&) {
+    return 0.0;
+  }
+}
 
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }
 
@@ -124,8 +166,10 @@ Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
 PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const {
   PricedStep priced;
   Program program;
+  KernelTraits kernels = kernels_of(point_);
+  kernels.assigns_addresses = false;
   try {
-    program = lower(plan, part, 0, kernels_of(point_));
+    program = lower(plan, part, 0, kernels);
   } catch (const Unsupported& refusal) {
     priced.missing = refusal.what();
     return priced;
@@ -184,11 +228,7 @@ Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) co
   }
   results::StepRow row;
   set_account(row, point, lowered);
-  if (costs != nullptr) {
-    SimulationOptions options = simulation_options(point);
-    options.keeps_events = false;
-    row.step_seconds_max = steady_step_seconds(simulate_steady(lowered.job(plan.mesh.ranks_per_node), *costs, options));
-  }
+  if (costs != nullptr) row.step_seconds_max = simulated_seconds(point, lowered, *costs);
   return evaluation_of(row, plan, costs);
 }
 

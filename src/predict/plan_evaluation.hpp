@@ -25,6 +25,7 @@ class PlanEvaluation final : public Evaluate {
 
   Evaluation operator()(const Plan& plan) const override;
   bool knows_seconds() const override;
+  double least_seconds(const Plan& plan) const override;
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
   Evaluation least_memory(const Plan& plan) const override;

@@ -390,8 +390,8 @@ Program ProgramBuilder::finish(const KernelTraits& kernels) && {
   if (!passes_.empty()) wait_for_close_messages();
   for (auto* instructions : {&program_.prologue, &program_.body}) add_lifetimes(program_, *instructions);
   if (!program_.join) find_waits_across_repetitions();
-  assign_addresses(program_);
-  if (kernels.verifies) verify(program_);
+  if (kernels.assigns_addresses) assign_addresses(program_);
+  if (kernels.assigns_addresses && kernels.verifies) verify(program_);
   return std::move(program_);
 }
 

@@ -309,19 +309,21 @@ class JointSearch {
     return asked;
   }
 
-  /// By move: of layouts that take at least as long as @p from, which fits, how long; 0: of those that may take less.
-  /// Of layouts there are many, and some differ from rank to rank, which takes long to simulate.
+  /// By move: of those that take at least as long as @p from, which fits, how long; 0: of those that may take less.
+  /// Of layouts there are many, and some plans differ from rank to rank, which takes long to simulate.
   std::vector<double> least_seconds(Dimension dimension, const KnownPlan& from, const std::vector<Move>& moves) {
     std::vector<double> least(moves.size());
-    if (dimension != Dimension::tensor || !from.fits() || !bounds_) return least;
+    if (!from.fits() || !bounds_) return least;
     at_once(moves.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t m) {
-      const double bound = least_seconds(moves[m].plan);
+      const Plan& plan = moves[m].plan;
+      const double bound =
+          dimension == Dimension::tensor ? least_seconds_of_layouts(plan) : request_.evaluate->least_seconds(plan);
       if (bound >= from.found.step_seconds) least[m] = bound;
     });
     return least;
   }
 
-  double least_seconds(const Plan& plan) {
+  double least_seconds_of_layouts(const Plan& plan) {
     try {
       return bounds_->seconds_of_alike_blocks(degrees_of(plan), plan);
     } catch (const Unsupported&) {

@@ -17,11 +17,12 @@ bool is_better(const KnownPlan& a, const KnownPlan& b) {
 namespace {
 
 /// What least_memory() lowers of @p plan: few blocks, but of a pipeline's micro-batches as many as fill it, of which
-/// there may be few more. All of it is lowered for its seconds anyway.
+/// there may be few more, or of gpipe's a few twice. All of it is lowered for its seconds anyway.
 bool is_much_less_than_all(const Plan& plan) {
-  constexpr int often = 6;
+  constexpr int often = 6, few = 4;
   const int places = axis_size(plan.mesh, "stage");
-  return places == 1 || plan.schedule.micro_batches >= often * places;
+  const int lowered = plan.schedule.kind == ScheduleKind::gpipe ? few : places;
+  return places == 1 || plan.schedule.micro_batches >= often * lowered;
 }
 
 }  // namespace

@@ -155,5 +155,30 @@ TEST(PlanMemory, OfAFullPipelineIsThatOfAllItsMicroBatches) {
   EXPECT_EQ(compared, 4 * 4 * (2 + 4 + 2 + 4));
 }
 
+/// All micro-batches of gpipe are in flight, and each of them keeps as much: what few tell is all that is alive.
+TEST(PlanMemory, OfGpipeIsWhatIsAliveOfAllItsMicroBatches) {
+  const ModelGraph graph =
+      build_model({.name = "gpt", .layers = 8, .hidden = 32, .heads = 4, .vocabulary = 64, .sequence_length = 8});
+  for (const int places : {2, 4}) {
+    for (const int micro_batches : {5, 8, 32}) {
+      Plan base = asked(std::int64_t{2} * micro_batches, 2 * places);
+      base.schedule.micro_batches = micro_batches;
+      Plan plan = planned(find_planner("gpipe"), graph, base, {{"stages", std::int64_t{places}}});
+      for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+        plan.recompute = recompute;
+        const std::vector<std::int64_t> least = least_memory_by_place(plan, graph, some_workspace),
+                                        whole = plan_memory(plan, graph, some_workspace).stage_peak_bytes;
+        ASSERT_EQ(least.size(), static_cast<std::size_t>(places));
+        for (int place = 0; place < places; ++place) {
+          const std::string where = fmt::format("place {} of {}, {} micro-batches", place, places, micro_batches);
+          const auto p = static_cast<std::size_t>(place);
+          EXPECT_EQ(least[p], memory_peak(lower(plan, graph, 2 * place, some_workspace)).total_bytes) << where;
+          EXPECT_LE(least[p], whole[p]) << where;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace strata::test_plan_memory

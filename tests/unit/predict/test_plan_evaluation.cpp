@@ -117,6 +117,44 @@ TEST(PlanEvaluation, OnePlanOfTwoModesTakesTheSameAndIsRefusedInTheWordsOfTheOne
   EXPECT_THAT(evaluate(refused).missing, HasSubstr("`another`"));
 }
 
+/// Of whole tensors that are dealt to many ranks, one Program of each of the few that differ otherwise says as much.
+TEST(PlanEvaluation, LeastSecondsAreNearlyAllWhereWholeTensorsAreDealt) {
+  int compared = 0;
+  for (const std::string mode : {"amsp", "3d"}) {
+    std::vector<std::string> words = {"strategy.name=" + mode, "model.layers=8", "resources.nodes=8",
+                                      "train.global_batch=256", "model.hidden=64"};
+    if (mode == "3d") words.insert(words.end(), {"strategy.tensor=2", "strategy.stages=1"});
+    const PreparedPoint point = prepared(words);
+    const PlanEvaluation evaluate(point, file);
+    for (const int micro_batches : {1, 4}) {
+      for (const char* update : {"none", "backward"}) {
+        for (const std::int64_t bucket_bytes : {4096, 1 << 20}) {
+          Plan plan = point.plan;
+          plan.schedule.micro_batches = micro_batches;
+          plan.overlap.update = update;
+          plan.overlap.bucket_bytes = bucket_bytes;
+          for (OperatorRule& rule : plan.operators) rule.state.reset();
+          plan.operators.insert(plan.operators.begin(),
+                                {.match = "*", .state = StateFactors{.os = {mode == "amsp" ? 8 : 4, 8}}});
+          plan.optimizer.sharding = "inter_tensor";
+          plan.optimizer.spread = "broadcast";
+          const double seconds = evaluate(plan).step_seconds, least = evaluate.least_seconds(plan);
+          const std::string which = fmt::format("{}, {} micro-batches, update {}, buckets of {}: {}", mode,
+                                                micro_batches, update, bucket_bytes, evaluate(plan).missing);
+          EXPECT_GT(seconds, 0.0) << which;
+          EXPECT_LE(least, seconds) << which;
+          EXPECT_GE(least, 0.9 * seconds) << which;
+          ++compared;
+          plan.optimizer.sharding = "intra_tensor";
+          plan.optimizer.spread = "all_gather";
+          EXPECT_EQ(evaluate.least_seconds(plan), 0.0) << "one Program is all there is";
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compared, 2 * 2 * 2 * 2);
+}
+
 TEST(PlanEvaluation, TheAccountNeedsNoCosts) {
   const PreparedPoint point = prepared({"cluster=this", "resources.nodes=1"});
   const PlanEvaluation evaluate(point, file);
