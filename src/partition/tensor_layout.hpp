@@ -96,6 +96,7 @@ struct DimCut {
   AxisOrder axes;
   std::int64_t size = 1;     ///< elements
   std::int64_t granule = 1;  ///< elements that stay together, the features of a head; divides `size`
+  bool operator==(const DimCut&) const = default;
 };
 /// Whether all parts are equal.
 bool divides(const AtomicAxes& axes, const DimCut& cut);

@@ -17,6 +17,7 @@ struct CutTensor {
   std::int64_t positions = 1;
   std::int64_t sections = 1;
   DimCut features;
+  bool operator==(const CutTensor&) const = default;
 };
 
 /// What a rank holds of a tensor.

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "ir/program/kernel_runs.hpp"
@@ -176,7 +177,7 @@ class LayingOut {
   Movement movement(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to, Collective collective,
                     AxisSet over) {
     using enum LabelledDim::Kind;
-    if (is_unequal(tensor, from, to)) return in_unequal_parts(tensor, from, to, collective, over);
+    if (is_unequal(tensor, from, to)) return in_unequal_parts({tensor, from, to, collective, over});
     const auto held = [&](const TensorLayout& layout) { return dims_of(tensor, layout); };
     // What the members of the group hold of the pieces that travel: a digit of the dim that each axis splits.
     const auto pieces = [&](const TensorLayout& split_by) {
@@ -219,14 +220,26 @@ class LayingOut {
     return step;
   }
 
-  Movement in_unequal_parts(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to,
-                            Collective collective, AxisSet over) const {
+  /// From a layout to another one by a collective over axes.
+  struct Moved {
+    CutTensor tensor;
+    TensorLayout from, to;
+    Collective collective = Collective::all_gather;
+    AxisSet over = 0;
+    bool operator==(const Moved&) const = default;
+  };
+
+  /// A model has few, block after block, and every rank of the group is looked at against every other.
+  Movement in_unequal_parts(const Moved& moved) {
+    const auto known = std::ranges::find(unequal_, moved, &std::pair<Moved, Movement>::first);
+    if (known != unequal_.end()) return known->second;
+    const auto& [tensor, from, to, collective, over] = moved;
     const std::vector<int> group = axes_.group(over, rank_);
     Movement step{.collective = collective, .axes = over, .from = {}, .to = {}};
     if (collective != Collective::all_gather) step.from = parts_of(axes_, tensor, {from, rank_}, to, group);
     if (collective != Collective::reduce_scatter) step.to = parts_of(axes_, tensor, {to, rank_}, from, group);
     step.longest = longest_part(axes_, tensor, from, to, group);
-    return step;
+    return unequal_.emplace_back(moved, std::move(step)).second;
   }
 
   int add_step(int whole_tensor, int input, const TensorLayout& to, const Operator& reader, Redistribution step,
@@ -671,10 +684,11 @@ class LayingOut {
   int rank_;
   LayoutsOfModel model_;
   const AtomicAxes& axes_;
-  std::int64_t num_samples_;          ///< over all ranks
-  std::vector<int> local_;            ///< by tensor: the rank's, at home; -1: not yet
-  std::vector<int> local_parameter_;  ///< by parameter; -1: not held, or not yet
-  std::map<Copy, int> copies_;        ///< the rank's tensors in other layouts
+  std::int64_t num_samples_;                         ///< over all ranks
+  std::vector<int> local_;                           ///< by tensor: the rank's, at home; -1: not yet
+  std::vector<int> local_parameter_;                 ///< by parameter; -1: not held, or not yet
+  std::map<Copy, int> copies_;                       ///< the rank's tensors in other layouts
+  std::vector<std::pair<Moved, Movement>> unequal_;  ///< known steps of what does not divide
   LaidOutGraph result_;
 };
 

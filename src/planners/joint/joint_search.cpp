@@ -141,30 +141,60 @@ class JointSearch {
   }
 
   /// Until so many combinations were made into plans that fit, or nothing fits and all were; data parallelism alone in
-  /// any case, of which there is little to look at.
+  /// any case, of which there is little to look at, and the fastest of those whose operators are all alike: of stages
+  /// that differ much the bound is loose, and says little of what comes first.
   void add_combinations() {
-    const auto most = request_.option<std::int64_t>("points"), beam = request_.option<std::int64_t>("beam");
-    std::set<std::pair<int, int>> laid_out;  // places and chunks that modes with layouts of their own were asked for
+    const auto most = request_.option<std::int64_t>("points");
+    std::set<const Combination*> looked_at;
     std::int64_t num_fitting = 0;
     for (const Combination& c : combinations_) {
-      const bool is_data_alone = c.degrees.stages() == 1 && c.degrees.tensor == 1;
-      if (num_fitting >= most && !is_data_alone) continue;
-      if (best_ != nullptr && best_->fits() && c.kernel_seconds >= best_->found.step_seconds) continue;
-      const WaysToHold held = ways_to_hold(c.plan);
-      bool fits = held.fit;
-      std::vector<Engine> engines = {
-          {"3d+osdp", {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}}}};
-      if (is_data_alone && dimensions_.has(Dimension::states)) engines.push_back({.mode = "amsp", .has_stages = false});
-      const bool is_laid_out = dimensions_.has(Dimension::tensor) && std::ssize(laid_out) < beam && num_fitting < most;
-      if (is_laid_out && laid_out.insert({c.degrees.places, c.degrees.chunks}).second) {
-        const std::string schedule = c.degrees.chunks > 1 ? "interleaved" : "1f1b";
-        for (const char* mode : {"autoddl", "oases"}) engines.push_back({mode, {{"schedule", schedule}}});
-        // In stages the Programs of these take seconds each to simulate, and are not looked at.
-        if (c.degrees.places == 1) engines.insert(engines.end(), {{"merak", {}}, {"decomposed", {}}, {"summa", {}}});
-      }
-      fits |= add(c, std::move(engines), held.need_recompute);
-      num_fitting += fits ? 1 : 0;
+      if (num_fitting >= most && !is_data_alone(c.degrees)) continue;
+      if (cannot_be_best(c)) continue;
+      looked_at.insert(&c);
+      num_fitting += look_at(c, num_fitting < most) ? 1 : 0;
     }
+    const Combination* fastest = fastest_of_alike_operators();
+    if (fastest != nullptr && !cannot_be_best(*fastest) && !looked_at.contains(fastest)) look_at(*fastest, false);
+  }
+
+  bool cannot_be_best(const Combination& c) const {
+    return best_ != nullptr && best_->fits() && c.kernel_seconds >= best_->found.step_seconds;
+  }
+
+  static bool is_data_alone(const ParallelDegrees& degrees) { return degrees.stages() == 1 && degrees.tensor == 1; }
+
+  /// What `3d` finds; null: nothing fits, or it is none of the combinations.
+  const Combination* fastest_of_alike_operators() {
+    PlanRequest asked = request_;
+    if (asked.base.global_batch == 0) asked.base.global_batch = with_batch_.base.global_batch;
+    std::map<std::string, OptionValue> options;
+    for (const OptionRow& row : degree_options()) options.emplace(row.name, request_.options.at(std::string(row.name)));
+    SinglePlan found = plan_of_mode(asked, find_planner("3d"), std::move(options), false);
+    if (!found.plan) return nullptr;
+    const ParallelDegrees degrees = degrees_of(*found.plan);
+    ask(*std::move(found.plan));
+    const auto same = std::ranges::find(combinations_, degrees, &Combination::degrees);
+    return same == combinations_.end() ? nullptr : &*same;
+  }
+
+  /// @param may_be_laid_out: of a few pipelines layouts of layers are searched, of the first that come. @return a plan
+  /// of these degrees fits.
+  bool look_at(const Combination& c, bool may_be_laid_out) {
+    const WaysToHold held = ways_to_hold(c.plan);
+    std::vector<Engine> engines = {
+        {"3d+osdp", {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}}}};
+    if (is_data_alone(c.degrees) && dimensions_.has(Dimension::states))
+      engines.push_back({.mode = "amsp", .has_stages = false});
+    const bool is_laid_out = dimensions_.has(Dimension::tensor) && may_be_laid_out &&
+                             std::ssize(laid_out_) < request_.option<std::int64_t>("beam");
+    if (is_laid_out && laid_out_.insert({c.degrees.places, c.degrees.chunks}).second) {
+      const std::string schedule = c.degrees.chunks > 1 ? "interleaved" : "1f1b";
+      for (const char* mode : {"autoddl", "oases"}) engines.push_back({mode, {{"schedule", schedule}}});
+      // In stages the Programs of these take seconds each to simulate, and are not looked at.
+      if (c.degrees.places == 1) engines.insert(engines.end(), {{"merak", {}}, {"decomposed", {}}, {"summa", {}}});
+    }
+    const bool one_fits = add(c, std::move(engines), held.need_recompute);
+    return held.fit || one_fits;
   }
 
   /// A mode that makes a plan of a combination of degrees, and its options but for stages and chunks.
@@ -386,6 +416,7 @@ class JointSearch {
   std::vector<const KnownPlan*> answers_of_singles_;  ///< null: outside of the space, or refused
   std::vector<ParallelDegrees> all_degrees_;
   std::vector<Combination> combinations_;
+  std::set<std::pair<int, int>> laid_out_;  ///< places and chunks that modes with layouts of their own were asked for
   std::string why_refused_;
 };
 

@@ -277,6 +277,21 @@ TEST(JointSearch, FindsTheStatesOfAmspWithoutItsPlanAsACandidate) {
   EXPECT_LE(setting.plan(capacity, {{"seeds", false}}).why.predicted_seconds, setting.evaluate()(theirs).step_seconds);
 }
 
+/// Bounds know nothing of memory: the first in their order that fits is not the fastest.
+TEST(JointSearch, FindsTheFastestDegreesHoweverFewAreLookedAt) {
+  const Options one = {{"points", std::int64_t{1}},
+                       {"seeds", false},
+                       {"without", std::string("states,slices,recompute,sub_batches,overlap,placement")}};
+  for (const auto& [layers, share] : {std::pair(7, 0.1), {8, 0.3}}) {
+    const Setting setting({"cluster=a800-ib", fmt::format("model.layers={}", layers), "resources.nodes=1",
+                           "resources.ranks_per_node=8", "train.global_batch=64", "train.micro_batches=8"});
+    const std::int64_t capacity = between(setting, share);
+    const Plan theirs = plan_of_mode(setting.request(capacity), find_planner("3d"), {}, false).plan.value();
+    EXPECT_LE(setting.plan(capacity, one).why.predicted_seconds, setting.evaluate()(theirs).step_seconds)
+        << layers << " layers";
+  }
+}
+
 TEST(JointSearch, MicroBatchesAndTheBatchAreChosenWhereAsked) {
   const Setting setting({"cluster=a800-ib", "train.global_batch=32"});
   const std::int64_t capacity = between(setting, 0.5);
