@@ -162,6 +162,7 @@ class JointSearch {
   }
 
   static bool is_data_alone(const ParallelDegrees& degrees) { return degrees.stages() == 1 && degrees.tensor == 1; }
+  static bool is_data_alone(const Plan& plan) { return plan.stages.count == 1 && !has_layouts(plan.mesh); }
 
   /// What `3d` finds; null: nothing fits, or it is none of the combinations.
   const Combination* fastest_of_alike_operators() {
@@ -253,11 +254,9 @@ class JointSearch {
       if (degrees.insert(degrees_of_plan_in_words(known->plan)).second) starts.push_back(known);
     }
     constexpr double most_behind = 1.5;  // times the best plan's seconds: from further behind it is not caught up with
-    const auto is_data_alone = [](const KnownPlan* known) {
-      return known->plan.stages.count == 1 && !has_layouts(known->plan.mesh);
-    };
-    const auto data_alone = std::ranges::find_if(order, is_data_alone);
-    if (data_alone != order.end() && (*data_alone)->fits() && std::ranges::none_of(starts, is_data_alone) &&
+    const auto has_data_alone = [](const KnownPlan* known) { return is_data_alone(known->plan); };
+    const auto data_alone = std::ranges::find_if(order, has_data_alone);
+    if (data_alone != order.end() && (*data_alone)->fits() && std::ranges::none_of(starts, has_data_alone) &&
         (*data_alone)->seconds_per_sample() < most_behind * best_->seconds_per_sample()) {
       starts.push_back(*data_alone);
     }
