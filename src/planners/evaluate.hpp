@@ -45,12 +45,20 @@ struct PricedInstruction {
   double seconds = 0.0;
 };
 
+/// What of one micro-batch stays from its forward to its backward.
+struct KeptTensor {
+  std::string made_by{};               ///< operator in whose forward
+  std::vector<std::string> read_by{};  ///< operators in whose backward or recomputation
+  std::int64_t bytes = 0;
+};
+
 /// What the first rank does in a step. Nothing is simulated: what runs under what is left to who asks.
 struct PricedStep {
   std::string missing{};  ///< what lowering refuses; empty: nothing
   std::vector<PricedInstruction> instructions{};
-  std::int64_t live_bytes = 0;    ///< at the fullest moment
-  double overhead_seconds = 0.0;  ///< of every step, beside all instructions
+  std::vector<KeptTensor> kept{};  ///< of the first micro-batch, where it has no sub-batches
+  std::int64_t live_bytes = 0;     ///< at the fullest moment
+  double overhead_seconds = 0.0;   ///< of every step, beside all instructions
 };
 
 /// Pure: equal plans get equal answers, on every rank.

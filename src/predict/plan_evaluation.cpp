@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -45,6 +46,34 @@ std::vector<bool> are_holding_up_kernels(const Program& program) {
     }
   }
   return result;
+}
+
+/// See PricedStep.
+std::vector<KeptTensor> kept_tensors(const Program& program) {
+  const auto operator_of = [](const Instruction& in) { return in.name.substr(0, in.name.find('/')); };
+  std::map<int, KeptTensor> made;  // by buffer
+  for (const Instruction& in : program.body) {
+    if (in.micro_batch != 0) continue;
+    if (in.phase == Phase::forward) {
+      for (const int id : in.allocs) {
+        const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+        made[id] = {.made_by = operator_of(in), .bytes = buffer.size_bytes()};
+      }
+      for (const int id : in.frees) made.erase(id);
+    } else if (in.phase == Phase::recompute || in.phase == Phase::backward) {
+      for (const Operand& operand : in.inputs) {
+        if (const auto kept = made.find(operand.buffer); kept != made.end()) {
+          kept->second.read_by.push_back(operator_of(in));
+        }
+      }
+      for (const int id : in.allocs) made.erase(id);
+    }
+  }
+  std::vector<KeptTensor> kept;
+  for (auto& [_, tensor] : made) {
+    if (!tensor.read_by.empty()) kept.push_back(std::move(tensor));
+  }
+  return kept;
 }
 
 /// @p row as planners are told it. @param costs null: what needs no simulation alone.
@@ -175,6 +204,7 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
     return priced;
   }
   priced.live_bytes = memory_peak(program).total_bytes;
+  if (plan.schedule.sub_batches == 1) priced.kept = kept_tensors(program);
   priced.overhead_seconds = costs().step_overhead_seconds();
   const auto ranks_of = [&](const Instruction& in) -> const std::vector<int>& {
     return program.groups[static_cast<std::size_t>(in.group)].ranks;

@@ -29,6 +29,7 @@ std::int64_t aligned(std::int64_t bytes) {
 /// One life of a buffer. It holds its address until all its accesses have completed.
 struct Life {
   int buffer = -1;
+  int born = 0;           ///< instruction that allocates it
   std::int64_t step = 0;  ///< the training step that it belongs to
   int next = -1;          ///< the next life of its buffer, -1: none
 };
@@ -77,9 +78,10 @@ class Allocator {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     int life = -1;
-    Streams seen_by = 0;  ///< that allocate, and do not know it to be gone
+    Streams seen_by = 0;  ///< that do not know it to be gone, and allocate before they do
 
     bool is_seen_by(int stream) const { return (seen_by & bit_of(stream)) != 0; }
+    bool is_gone() const { return seen_by == 0; }
   };
 
   /// What the next instructions of streams have to stay away from: of deep models thousands.
@@ -89,7 +91,16 @@ class Allocator {
     Occupants(std::int64_t base, std::size_t num_streams) : base_(base), of_streams_(num_streams) {}
 
     void add(const Occupant& occupant) {
-      sorted_.insert(std::ranges::upper_bound(sorted_, occupant.begin, {}, &Occupant::begin), occupant);
+      const auto behind = std::ranges::upper_bound(sorted_, occupant.begin, {}, &Occupant::begin);
+      if (behind != sorted_.begin() && std::prev(behind)->is_gone()) {
+        *std::prev(behind) = occupant;
+        --num_gone_;
+      } else if (behind != sorted_.end() && behind->is_gone()) {
+        *behind = occupant;
+        --num_gone_;
+      } else {
+        sorted_.insert(behind, occupant);
+      }
       most_bytes_ = std::max(most_bytes_, occupant.end - occupant.begin);
       for (int stream = 0; stream < static_cast<int>(of_streams_.size()); ++stream) {
         if (occupant.is_seen_by(stream)) ++of_stream(stream).num_seen;
@@ -114,7 +125,10 @@ class Allocator {
       for (LeastBegin& least : of_stream(stream).least_begins) {
         if (least.bytes <= end_of_room - least_free) least.begin = std::min(least.begin, least_free);
       }
-      if (gone->seen_by == 0) sorted_.erase(gone);
+      if (gone->is_gone() && 2 * ++num_gone_ > std::ssize(sorted_)) {
+        std::erase_if(sorted_, [](const Occupant& o) { return o.is_gone(); });
+        num_gone_ = 0;
+      }
     }
 
     std::int64_t num_seen_by(int stream) const { return of_streams_[static_cast<std::size_t>(stream)].num_seen; }
@@ -149,7 +163,10 @@ class Allocator {
 
     std::int64_t base_ = 0;  ///< where the first may begin
     std::int64_t most_bytes_ = 0;
-    std::vector<Occupant> sorted_;  ///< by begin
+    /// By begin. What is gone stays until another one comes to its place, mostly to the same address, or most are gone:
+    /// to move all that stand behind one that comes or goes takes longer than anything else here.
+    std::vector<Occupant> sorted_;
+    std::int64_t num_gone_ = 0;
     std::vector<OfStream> of_streams_;
   };
 
@@ -180,7 +197,7 @@ class Allocator {
         int* end = &first_lives_[static_cast<std::size_t>(id)];
         while (*end >= 0) end = &life(*end).next;
         *end = static_cast<int>(lives_.size());
-        lives_.push_back({.buffer = id, .step = step_of(i)});
+        lives_.push_back({.buffer = id, .born = i, .step = step_of(i)});
       }
     }
     accesses_.assign(lives_.size() * num_streams_, -1);
@@ -207,26 +224,39 @@ class Allocator {
     }
   }
 
-  /// What is gone for an instruction is gone for all later ones of its stream.
+  /// What is gone for an instruction is gone for all later ones of its stream. A stream that allocates nothing between
+  /// a life's birth and its end never meets it.
   void find_gone() {
+    Streams allocating = 0;
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
-      if (!instruction(i).allocs.empty()) allocating_ |= bit_of(instruction(i).stream);
+      if (!instruction(i).allocs.empty()) allocating |= bit_of(instruction(i).stream);
     }
     gone_.resize(list_.size());
+    seen_by_.assign(lives_.size(), allocating);
+    std::vector<int> last_alloc(num_streams_, -1);  // by stream: the last instruction so far that allocates
+    const auto meets = [&](int stream, int l) { return last_alloc[static_cast<std::size_t>(stream)] >= life(l).born; };
     // By stream: freed by an instruction that has been passed, and not known to be gone for the stream's next one.
     std::vector<std::vector<int>> freed(num_streams_);
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
-      std::erase_if(freed[static_cast<std::size_t>(instruction(i).stream)], [&](int l) {
+      const int stream = instruction(i).stream;
+      std::erase_if(freed[static_cast<std::size_t>(stream)], [&](int l) {
         const bool is_gone =
             std::ranges::all_of(accesses(l), [&](int a) { return a < 0 || (a < i && order_.ordered(a, i)); });
-        if (is_gone) gone_[static_cast<std::size_t>(i)].push_back(l);
+        if (is_gone && meets(stream, l)) gone_[static_cast<std::size_t>(i)].push_back(l);
+        if (is_gone && !meets(stream, l)) seen_by_[static_cast<std::size_t>(l)] &= ~bit_of(stream);
         return is_gone;
       });
+      if (!instruction(i).allocs.empty()) last_alloc[static_cast<std::size_t>(stream)] = i;
       for (const int id : instruction(i).frees) {
         const int l = life_at(id, i);
         for (std::size_t s = 0; l >= 0 && s < num_streams_; ++s) {
-          if ((allocating_ & bit_of(static_cast<int>(s))) != 0) freed[s].push_back(l);
+          if ((allocating & bit_of(static_cast<int>(s))) != 0) freed[s].push_back(l);
         }
+      }
+    }
+    for (int stream = 0; stream < static_cast<int>(num_streams_); ++stream) {
+      for (int l = 0; l < static_cast<int>(lives_.size()); ++l) {
+        if (!meets(stream, l)) seen_by_[static_cast<std::size_t>(l)] &= ~bit_of(stream);
       }
     }
   }
@@ -259,7 +289,10 @@ class Allocator {
 
   Occupant occupant_of(int id, int l) {
     const std::int64_t begin = buffer(id).offset_bytes;
-    return {.begin = begin, .end = begin + aligned(buffer(id).size_bytes()), .life = l, .seen_by = allocating_};
+    return {.begin = begin,
+            .end = begin + aligned(buffer(id).size_bytes()),
+            .life = l,
+            .seen_by = l < 0 ? 0 : seen_by_[static_cast<std::size_t>(l)]};
   }
 
   void forget(int i) {
@@ -329,9 +362,9 @@ class Allocator {
   int round_ = 0;
   std::int64_t num_met_ = 0;  ///< others that later lives meet
   std::vector<Life> lives_;
-  std::vector<int> accesses_;     ///< [life][stream]
-  std::vector<int> first_lives_;  ///< by buffer, -1: none
-  Streams allocating_ = 0;
+  std::vector<int> accesses_;            ///< [life][stream]
+  std::vector<int> first_lives_;         ///< by buffer, -1: none
+  std::vector<Streams> seen_by_;         ///< by life: see Occupant
   std::vector<std::vector<int>> gone_;   ///< by instruction: lives, first known to be gone on its stream
   std::vector<std::vector<int>> apart_;  ///< by buffer: those that it is kept apart from
   std::vector<Occupant> kept_apart_;     ///< those, as the buffer is placed

@@ -2,10 +2,8 @@
 
 /// @file
 /// One forward, one backward, on ranks that hold several stages each. With S ranks, v stages a rank and M micro-batches
-/// (a multiple of S), rank s from 0 holds stages s, s + S, ...; it takes S micro-batches through its first stage, then
-/// the same through its next one, and so on, S by S; backwards follow in the same way with its last stage first. It is
-/// min(vM, 2(S - s - 1) + (v - 1)S) forwards ahead, then a forward and a backward in turn, then the backwards that are
-/// left: at most one more pass than these is between its forward and its backward.
+/// (a multiple of S), rank s from 0 holds stages s, s + S, ..., and takes its passes in the order of
+/// partition/pipeline_passes.hpp.
 ///
 /// Where stages take equally long and messages no time, f and b seconds of all stages of a rank forward and backward,
 /// a step takes (M + (S - 1)/v)(f + b): the bubble of 1f1b, (S - 1)(f + b), becomes a v-th, for (vS - 1)/(S - 1) times

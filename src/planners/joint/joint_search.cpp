@@ -33,6 +33,7 @@ struct Combination {
   Plan plan;
   double seconds = 0.0;         ///< that a step takes at least with these degrees and nothing in sub-batches
   double kernel_seconds = 0.0;  ///< that its kernels take alone
+  bool is_too_large = false;    ///< however its states are held and whatever runs again
 };
 
 class JointSearch {
@@ -118,6 +119,10 @@ class JointSearch {
     }
     if (dimensions_.has(Dimension::recompute)) asked.base.recompute = Recompute::none;
     StepBounds& bounds = bounds_.emplace(asked, GradientSums::unknown);
+    PlanRequest smallest = asked;
+    if (dimensions_.has(Dimension::recompute)) smallest.base.recompute = Recompute::block;
+    StepBounds memory_bounds(smallest, GradientSums::unknown);
+    const std::int64_t capacity = asked.base.device_capacity_bytes;
     for (const ParallelDegrees& degrees : asked_degrees(asked)) {
       all_degrees_.push_back(degrees);
       if (!dimensions_.has(Dimension::stages) && degrees.stages() > 1) continue;
@@ -126,6 +131,7 @@ class JointSearch {
         Combination c{.degrees = degrees, .plan = plan_of_degrees(asked, degrees)};
         c.seconds = bounds.seconds(degrees, c.plan);
         c.kernel_seconds = bounds.kernel_seconds(degrees, c.plan);
+        c.is_too_large = capacity > 0 && memory_bounds.bytes(degrees, c.plan) > capacity;
         combinations_.push_back(std::move(c));
       } catch (const Unsupported& refusal) {
         refused(refusal.what());
@@ -153,8 +159,16 @@ class JointSearch {
       looked_at.insert(&c);
       num_fitting += look_at(c, num_fitting < most) ? 1 : 0;
     }
+    if (best_ == nullptr || !best_->fits()) look_at_too_large();
     const Combination* fastest = fastest_of_alike_operators();
     if (fastest != nullptr && !cannot_be_best(*fastest) && !looked_at.contains(fastest)) look_at(*fastest, false);
+  }
+
+  /// What fits least badly is told by what it needs, not by a bound.
+  void look_at_too_large() {
+    for (Combination& c : combinations_) {
+      if (std::exchange(c.is_too_large, false)) look_at(c, true);
+    }
   }
 
   bool cannot_be_best(const Combination& c) const {
@@ -181,11 +195,15 @@ class JointSearch {
   /// @param may_be_laid_out: of a few pipelines layouts of layers are searched, of the first that come. @return a plan
   /// of these degrees fits.
   bool look_at(const Combination& c, bool may_be_laid_out) {
-    const WaysToHold held = ways_to_hold(c.plan);
-    std::vector<Engine> engines = {
-        {"3d+osdp", {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}}}};
-    if (is_data_alone(c.degrees) && dimensions_.has(Dimension::states))
-      engines.push_back({.mode = "amsp", .has_stages = false});
+    const WaysToHold held =
+        c.is_too_large ? WaysToHold{.need_recompute = trades_time_for_memory()} : ways_to_hold(c.plan);
+    std::vector<Engine> engines;
+    if (!c.is_too_large) {
+      engines.push_back(
+          {"3d+osdp", {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}}});
+      if (is_data_alone(c.degrees) && dimensions_.has(Dimension::states))
+        engines.push_back({.mode = "amsp", .has_stages = false});
+    }
     const bool is_laid_out = dimensions_.has(Dimension::tensor) && may_be_laid_out &&
                              std::ssize(laid_out_) < request_.option<std::int64_t>("beam");
     if (is_laid_out && laid_out_.insert({c.degrees.places, c.degrees.chunks}).second) {
@@ -263,6 +281,10 @@ class JointSearch {
     return starts;
   }
 
+  bool trades_time_for_memory() const {
+    return dimensions_.has(Dimension::states) && dimensions_.has(Dimension::recompute);
+  }
+
   struct WaysToHold {
     bool fit = false;
     bool need_recompute = false;  ///< none fits without
@@ -274,7 +296,7 @@ class JointSearch {
     const KnownPlan* from = ask(plain);
     if (from == nullptr) return {};
     if (from->fits()) return {.fit = true};
-    if (!dimensions_.has(Dimension::states) || !dimensions_.has(Dimension::recompute)) return {};
+    if (!trades_time_for_memory()) return {};
     std::vector<std::vector<Plan>> ladders;  // of one way to hold states and to recompute: none, and more and more
     for (const Move& held : moves_of_all_states(request_, from->plan)) {
       for (const Recompute kind : ways_to_recompute) {

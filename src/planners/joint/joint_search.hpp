@@ -5,13 +5,13 @@
 ///
 /// Candidates first: what every single mode plans, and, for combinations of stages, stages a rank, tensor degrees and
 /// micro-batches in the order of what they take at least (pipelines/step_bound.hpp), what the engines of single papers
-/// make of them: states and slices by operator (`3d+osdp`), factors of states (`amsp`, data parallelism alone), layouts
-/// by layer (`autoddl`), one grid for all products (`summa`), degrees by layer, or one, in sub-batches or in products
-/// around rings (`oases`, `merak`, `decomposed`), and, where memory is limited, every way to hold all states with every
-/// way to recompute. Then, from the best of these, one decision at a time (moves.hpp), whichever paper it is of, until
-/// going through all of them is worth less than a thousandth of the step; of the best that is found so, as long as any
-/// is worth something. Whether a plan fits and what it takes is its Program's memory and its simulated seconds
-/// throughout; closed forms order, and leave out what cannot be better.
+/// make of them, where they may fit: states and slices by operator (`3d+osdp`), factors of states (`amsp`, data
+/// parallelism alone), layouts by layer (`autoddl`), one grid for all products (`summa`), degrees by layer, or one, in
+/// sub-batches or in products around rings (`oases`, `merak`, `decomposed`), and, where memory is limited, every way to
+/// hold all states with every way to recompute. Then, from the best of these, one decision at a time (moves.hpp),
+/// whichever paper it is of, until going through all of them is worth less than a thousandth of the step; of the best
+/// that is found so, as long as any is worth something. Whether a plan fits and what it takes is its Program's memory
+/// and its simulated seconds throughout; closed forms order, and leave out what cannot be better.
 ///
 /// The answer is no proven optimum: its gap to what the kernels of the best combination of degrees take alone is told.
 

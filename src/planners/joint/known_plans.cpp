@@ -4,6 +4,7 @@
 
 #include "base/at_once.hpp"
 #include "base/error.hpp"
+#include "planners/search/memory_first.hpp"
 
 namespace strata {
 
@@ -13,19 +14,6 @@ bool is_better(const KnownPlan& a, const KnownPlan& b) {
   if (a.is_possible() != b.is_possible()) return a.is_possible();
   return a.found.peak_bytes < b.found.peak_bytes;
 }
-
-namespace {
-
-/// What least_memory() lowers of @p plan: few blocks, but of a pipeline's micro-batches as many as fill it, of which
-/// there may be few more, or of gpipe's a few twice. All of it is lowered for its seconds anyway.
-bool is_much_less_than_all(const Plan& plan) {
-  constexpr int often = 6, few = 4;
-  const int places = axis_size(plan.mesh, "stage");
-  const int lowered = plan.schedule.kind == ScheduleKind::gpipe ? few : places;
-  return places == 1 || plan.schedule.micro_batches >= often * lowered;
-}
-
-}  // namespace
 
 const KnownPlan& KnownPlans::ask(Plan plan) {
   std::vector<Plan> one;
@@ -58,11 +46,7 @@ Evaluation KnownPlans::evaluated(const Plan& plan) const {
   } catch (const UserError& broken) {
     return {.missing = broken.what()};
   }
-  if (plan.device_capacity_bytes > 0 && is_much_less_than_all(plan)) {
-    Evaluation least = request_.evaluate->least_memory(plan);
-    if (!least.feasible()) return least;
-  }
-  return (*request_.evaluate)(plan);
+  return memory_first(*request_.evaluate, plan);
 }
 
 }  // namespace strata

@@ -11,6 +11,7 @@
 
 #include "base/ceil_div.hpp"
 #include "cost/group_shape.hpp"
+#include "partition/pipeline_passes.hpp"
 #include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
@@ -246,12 +247,12 @@ class StagedOperators {
 
   /// Of the passes beyond those whose backward runs, one through each of the place's stages.
   std::int64_t in_flight_bytes(const OperatorChoices& operators, std::size_t place) const {
-    const auto behind = static_cast<int>(graphs_.size() - place);
-    const int micro_batches = plan_.schedule.micro_batches, chunks = degrees_.chunks;
-    const int passes = chunks == 1
-                           ? std::min(micro_batches, behind)
-                           : std::min(chunks * micro_batches, 2 * (behind - 1) + (chunks - 1) * degrees_.places + 1);
-    return (passes - chunks) * samples_computed_ * operators.kept_bytes_per_sample() / chunks;
+    const PlaceInPipeline here{.place = static_cast<int>(place),
+                               .places = static_cast<int>(graphs_.size()),
+                               .stages = degrees_.chunks,
+                               .micro_batches = plan_.schedule.micro_batches,
+                               .is_interleaved = degrees_.chunks > 1};
+    return (here.most_in_flight() - here.stages) * samples_computed_ * operators.kept_bytes_per_sample() / here.stages;
   }
 
   /// The plan of all places.

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "planners/pipelines/step_bound.hpp"
+#include "planners/search/memory_first.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {
@@ -17,6 +18,7 @@ struct PricedDegrees {
   ParallelDegrees degrees;
   Plan plan;  ///< of several with states of their own the best
   double at_least_seconds = 0.0;
+  std::int64_t at_least_bytes = 0;
   Evaluation found{};  ///< where somebody was asked
 };
 
@@ -46,12 +48,15 @@ class DegreeSearch {
       if (!decide_) refuse_to_compare(candidates_.size());
     } else {
       StepBounds bounds(request_, decide_ ? GradientSums::unknown : GradientSums::all_reduce);
-      for (PricedDegrees& c : candidates_) c.at_least_seconds = bounds.seconds(c.degrees, c.plan);
+      for (PricedDegrees& c : candidates_) {
+        c.at_least_seconds = bounds.seconds(c.degrees, c.plan);
+        c.at_least_bytes = capacity() > 0 ? bounds.bytes(c.degrees, c.plan) : 0;
+      }
       std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_seconds);
     }
     for (PricedDegrees& c : candidates_) {
       if (best_ != nullptr && c.at_least_seconds > best_->found.step_seconds) break;
-      ask(c);
+      if (!is_too_large(c)) ask(c);
     }
     if (best_ == nullptr) refuse_memory();
     return explained();
@@ -60,6 +65,8 @@ class DegreeSearch {
  private:
   int num_ranks() const { return request_.base.mesh.num_ranks(); }
   std::int64_t capacity() const { return request_.base.device_capacity_bytes; }
+  /// Whatever is decided beside its degrees.
+  bool is_too_large(const PricedDegrees& c) const { return capacity() > 0 && c.at_least_bytes > capacity(); }
   std::string words(const PricedDegrees& c) const { return in_words(c.degrees, num_ranks()); }
   void refused(const char* why) {
     if (why_refused_.empty()) why_refused_ = why;
@@ -121,7 +128,7 @@ class DegreeSearch {
   /// By the simulator, or where nobody simulates by closed form. What is known not to fit need not be simulated.
   Evaluation evaluated(const PlanWithStates& with_states) const {
     const bool fits = should_fit(with_states);
-    if (simulates_ && fits) return (*request_.evaluate)(with_states.plan);
+    if (simulates_ && fits) return memory_first(*request_.evaluate, with_states.plan);
     return {.missing = fits ? "" : "it does not fit",
             .peak_bytes = with_states.peak_bytes,
             .step_seconds = with_states.seconds};
@@ -151,9 +158,11 @@ class DegreeSearch {
     plan.why.predicted_peak_bytes = best_->found.peak_bytes;
     const auto do_not_fit = std::ranges::count_if(
         candidates_, [](const PricedDegrees& c) { return c.found.peak_bytes > 0 && !c.found.feasible(); });
+    const auto too_large = std::ranges::count_if(candidates_, [&](const PricedDegrees& c) { return is_too_large(c); });
     plan.why.binding =
-        fmt::format("{}; of {} combinations {} were {}, of which {} do not fit{}", words(*best_), candidates_.size(),
+        fmt::format("{}; of {} combinations {} were {}, of which {} do not fit{}{}", words(*best_), candidates_.size(),
                     num_asked_, simulates_ ? "simulated" : "compared by closed form", do_not_fit,
+                    too_large > 0 ? fmt::format(", {} are too large by what they hold at least", too_large) : "",
                     simulates_ ? ", and the others take longer by what computes and what is sent alone" : "");
     if (runner_up_ != nullptr) plan.why.runner_up = described(*runner_up_);
     return plan;
@@ -176,17 +185,30 @@ class DegreeSearch {
 
   /// Nothing fits, or nothing lowers.
   [[noreturn]] void refuse_memory() {
+    constexpr std::size_t enough = 8;
+    ask_smallest(enough);
     std::erase_if(candidates_, [](const PricedDegrees& c) { return c.found.peak_bytes == 0; });
     if (candidates_.empty()) refuse_all();
-    constexpr std::size_t enough = 8;
     std::ranges::stable_sort(candidates_, {}, [](const PricedDegrees& c) { return c.found.peak_bytes; });
     std::vector<std::string> needs;
     for (const PricedDegrees& c : candidates_) {
       if (needs.size() == enough) break;
       needs.push_back(fmt::format("{} needs {}{}", words(c), decide_ ? "at least " : "", gib(c.found.peak_bytes)));
     }
-    if (candidates_.size() > enough) needs.push_back(fmt::format("{} others more", candidates_.size() - enough));
+    if (const std::size_t others = candidates_.size() + num_unasked_ - needs.size(); others > 0) {
+      needs.push_back(fmt::format("{} others do not fit either", others));
+    }
     throw_out_of_memory(needs);
+  }
+
+  /// Of what is too large by its bound, so that it can be said what is needed.
+  void ask_smallest(std::size_t most) {
+    std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_bytes);
+    std::size_t num_too_large = 0;
+    for (PricedDegrees& c : candidates_) {
+      if (is_too_large(c) && num_too_large++ < most) ask(c);
+    }
+    num_unasked_ = num_too_large - std::min(num_too_large, most);
   }
 
   const PlanRequest& request_;
@@ -195,6 +217,7 @@ class DegreeSearch {
   std::vector<PricedDegrees> candidates_;
   std::string why_refused_;
   int num_asked_ = 0;
+  std::size_t num_unasked_ = 0;  ///< where nothing fits
   const PricedDegrees *best_ = nullptr, *runner_up_ = nullptr;
 };
 

@@ -1,9 +1,10 @@
 #pragma once
 
 /// @file
-/// The degrees with the fastest simulated step of those that fit: every combination has a bound in closed form
-/// (step_bound.hpp), and in the order of these the simulator is asked, until no bound is below the best answer. So the
-/// result is that of asking it of every combination.
+/// The degrees with the fastest simulated step of those that fit: every combination has bounds in closed form of what
+/// it takes and holds (step_bound.hpp). Those that hold too much are left out, and of the others the simulator is asked
+/// in the order of what they take, until no bound is below the best answer. So the result is that of asking it of every
+/// combination.
 
 #include <cstdint>
 #include <functional>

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "base/dtype.hpp"
+#include "base/error.hpp"
+#include "partition/pipeline_passes.hpp"
+#include "partition/shards.hpp"
 #include "partition/stages.hpp"
-#include "partition/stages_of_places.hpp"
 
 namespace strata {
 namespace {
@@ -41,12 +43,27 @@ struct Passes {
 
 constexpr int priced_micro_batches = 2;
 
+/// In the order of partition/pipeline_passes.hpp, each as a whole.
+bool takes_passes_in_turn(const Plan& plan) {
+  const Schedule& schedule = plan.schedule;
+  const bool is_in_turn =
+      schedule.kind == ScheduleKind::one_forward_one_backward || schedule.kind == ScheduleKind::interleaved;
+  return is_in_turn && schedule.sub_batches == 1 && !schedule.cross_pass;
+}
+
 }  // namespace
 
+/// What an operator makes in its forward that is read when the backward of others comes, or its own.
+struct StepBounds::Kept {
+  std::vector<int> readers;  ///< how far behind it these operators stand
+  std::int64_t bytes = 0;    ///< of a micro-batch
+};
+
 struct StepBounds::Prices {
-  std::map<std::string, Passes, std::less<>> passes;   ///< by operator of the part
-  std::map<std::string, double, std::less<>> updates;  ///< by parameter of the part
-  double overhead_seconds = 0.0;                       ///< of a step
+  std::map<std::string, Passes, std::less<>> passes;           ///< by operator of the part
+  std::map<std::string, std::vector<Kept>, std::less<>> kept;  ///< by operator of the part
+  std::map<std::string, double, std::less<>> updates;          ///< by parameter of the part
+  double overhead_seconds = 0.0;                               ///< of a step
   bool is_known = false;
 };
 
@@ -78,6 +95,18 @@ StepBounds::Prices StepBounds::priced(const Plan& place) const {
                                                     : passes.backward;
     const int micro_batch = in.micro_batch / place.schedule.sub_batches;
     of_phase[static_cast<std::size_t>(micro_batch)].append(in.seconds, in.is_collective);
+  }
+  std::map<std::string, int, std::less<>> position;
+  for (std::size_t o = 0; o < part_.operators.size(); ++o) position.emplace(part_.operators[o].name, o);
+  for (const KeptTensor& tensor : step.kept) {
+    const auto maker = position.find(tensor.made_by);
+    if (maker == position.end()) continue;
+    Kept& kept = prices.kept[tensor.made_by].emplace_back(Kept{.readers = {}, .bytes = tensor.bytes});
+    for (const std::string& name : tensor.read_by) {
+      if (const auto reader = position.find(name); reader != position.end()) {
+        kept.readers.push_back(reader->second - maker->second);
+      }
+    }
   }
   if (place.schedule.micro_batches == 1) {
     for (auto& [_, passes] : prices.passes) {
@@ -127,9 +156,11 @@ std::vector<StepBounds::StageShare> StepBounds::shares_of(const Plan& plan, cons
   return shares;
 }
 
-/// To or from the stage that begins with @p first_operator, at @p place, of what every rank sends at least.
+/// To or from stage @p stage, which begins with @p first_operator, and the one before it, of what every rank sends at
+/// least.
 double StepBounds::message_seconds(const ParallelDegrees& degrees, const Plan& plan, int first_operator,
-                                   int place) const {
+                                   int stage) const {
+  if (degrees.places == 1) return 0.0;
   const ModelGraph& graph = request_.graph;
   const int ranks = plan.mesh.num_ranks() / degrees.places;
   const std::int64_t samples = plan.global_batch / degrees.micro_batches / degrees.data(plan.mesh.num_ranks());
@@ -137,27 +168,34 @@ double StepBounds::message_seconds(const ParallelDegrees& degrees, const Plan& p
   double seconds = 0.0;
   for (const int t : tensors_across(graph, first_operator)) {
     const std::int64_t elements = samples * graph.tensors[static_cast<std::size_t>(t)].elements_per_sample() / parts;
-    seconds += request_.evaluate->message_seconds(plan.mesh, (place - 1) * ranks, place * ranks,
-                                                  elements * size_of(plan.dtypes.compute));
+    seconds +=
+        request_.evaluate->message_seconds(plan.mesh, (stage - 1) % degrees.places * ranks,
+                                           stage % degrees.places * ranks, elements * size_of(plan.dtypes.compute));
   }
   return seconds;
 }
 
-/// Of all gradients of a place in one collective: in several it takes no less. Of tensor ranks only matrices count.
-double StepBounds::gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
-                                    const std::vector<bool>& parameters) const {
-  const int data = degrees.data(plan.mesh.num_ranks());
-  if (data == 1) return 0.0;
-  std::vector<int> ranks;
-  for (int d = 0; d < data; ++d) ranks.push_back((place * data + d) * degrees.tensor);
+/// Of parameters that are used at a place, in one of its ranks. Of tensor ranks only matrices count.
+std::int64_t StepBounds::num_elements(const ParallelDegrees& degrees, const std::vector<bool>& parameters) const {
   std::int64_t elements = 0;
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const Parameter& parameter = request_.graph.parameters[p];
     const bool is_matrix = parameter.shape.size() > 1;
     if (parameters[p] && (degrees.tensor == 1 || is_matrix)) elements += parameter.num_elements() / degrees.tensor;
   }
+  return elements;
+}
+
+/// Of all gradients of a place in one collective: in several it takes no less.
+double StepBounds::gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
+                                    const std::vector<bool>& parameters) const {
+  const int data = degrees.data(plan.mesh.num_ranks());
+  if (data == 1) return 0.0;
+  std::vector<int> ranks;
+  for (int d = 0; d < data; ++d) ranks.push_back((place * data + d) * degrees.tensor);
   const Collective kind = gradients_ == GradientSums::all_reduce ? Collective::all_reduce : Collective::reduce_scatter;
-  return request_.evaluate->collective_seconds(kind, plan.mesh, ranks, elements * size_of(plan.dtypes.gradient));
+  return request_.evaluate->collective_seconds(kind, plan.mesh, ranks,
+                                               num_elements(degrees, parameters) * size_of(plan.dtypes.gradient));
 }
 
 /// A place's kernels, behind the first micro-batch's forward through the places before it.
@@ -216,6 +254,10 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan, con
   const bool updates_behind = plan.overlap.update == "none";
   // Else a message leaves before the gradients of weights are made.
   const bool sends_behind_kernels = degrees.tensor == 1 || plan.overlap.layout == "none";
+  std::vector<double> messages(stages.size());  // by stage, from or to the one before it
+  for (std::size_t stage = 1; stage < stages.size(); ++stage) {
+    messages[stage] = message_seconds(degrees, plan, stages[stage].first_operator, static_cast<int>(stage));
+  }
   double bound = 0.0, fill = 0.0, drain = 0.0, first_update = 0.0;
   for (std::size_t place = 0; place < places; ++place) {
     double forward = 0.0, backward = 0.0, last_backward = 0.0, update = 0.0;
@@ -240,12 +282,122 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan, con
     const bool runs_under = gradients_ == GradientSums::unknown || plan.overlap.all_reduce == "backward";
     bound = std::max(bound, summed + computed - (runs_under ? std::min(last * last_backward, backward) : 0.0));
     if (place + 1 == places) break;
-    const double message =
-        message_seconds(degrees, plan, stages[place + 1].first_operator, static_cast<int>(place) + 1);
-    fill += shares[place].passes.forward[0].whole() + message;
-    if (sends_behind_kernels) drain += shares[place].passes.backward[1].whole() + message;
+    fill += shares[place].passes.forward[0].whole() + messages[place + 1];
+    if (sends_behind_kernels) drain += shares[place].passes.backward[1].whole() + messages[place + 1];
+  }
+  if (takes_passes_in_turn(plan)) {
+    bound = std::max(bound, passes_seconds(degrees, shares, messages, sends_behind_kernels) + first_update);
   }
   return bound + prices.overhead_seconds;
+}
+
+/// Until the first place has ended its last pass, each place taking its own in order, and each pass behind the one of
+/// the stage before it, or in backward behind it.
+double StepBounds::passes_seconds(const ParallelDegrees& degrees, std::span<const StageShare> shares,
+                                  std::span<const double> messages, bool sends_behind_kernels) const {
+  const auto num_stages = static_cast<int>(shares.size()), micro_batches = degrees.micro_batches;
+  constexpr double not_yet = -1.0;
+  // When what a stage needs of a micro-batch is there, forward and backward: [stage * M + micro-batch].
+  std::vector<double> input(shares.size() * static_cast<std::size_t>(micro_batches), not_yet);
+  std::vector<double> gradient = input;
+  const auto at = [&](int stage, int m) {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(m);
+  };
+  for (int m = 0; m < micro_batches; ++m) input[at(0, m)] = gradient[at(num_stages - 1, m)] = 0.0;
+  struct Place {
+    std::vector<PipelinePass> passes;
+    std::size_t next = 0;
+    double free = 0.0;
+  };
+  std::vector<Place> places;
+  for (int place = 0; place < degrees.places; ++place) {
+    places.push_back({.passes = pipeline_passes({.place = place,
+                                                 .places = degrees.places,
+                                                 .stages = degrees.chunks,
+                                                 .micro_batches = micro_batches,
+                                                 .is_interleaved = degrees.chunks > 1})});
+  }
+  const auto take = [&](Place& place, const PipelinePass& pass, int stage) {
+    const Passes& of_stage = shares[static_cast<std::size_t>(stage)].passes;
+    const std::size_t which = pass.micro_batch == 0 ? 0 : 1;
+    const double there = (pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)];
+    if (there == not_yet) return false;
+    const PassSeconds& seconds = (pass.is_forward ? of_stage.forward : of_stage.backward)[which];
+    // What runs again may do so before the gradient comes.
+    if (!pass.is_forward) place.free += of_stage.again[which].occupied();
+    double left = there + seconds.collectives;
+    if (seconds.has_kernels) {
+      place.free = std::max(place.free, there + seconds.ahead) + seconds.occupied();
+      left = place.free + seconds.behind;
+    }
+    if (pass.is_forward && stage + 1 < num_stages) {
+      input[at(stage + 1, pass.micro_batch)] = left + messages[static_cast<std::size_t>(stage) + 1];
+    } else if (!pass.is_forward && stage > 0) {
+      gradient[at(stage - 1, pass.micro_batch)] =
+          (sends_behind_kernels ? left : there) + messages[static_cast<std::size_t>(stage)];
+    }
+    return true;
+  };
+  for (bool is_going_on = true; is_going_on;) {
+    is_going_on = false;
+    for (int p = 0; p < degrees.places; ++p) {
+      Place& place = places[static_cast<std::size_t>(p)];
+      for (; place.next < place.passes.size(); ++place.next) {
+        const PipelinePass& pass = place.passes[place.next];
+        if (!take(place, pass, pass.turn * degrees.places + p)) break;
+        is_going_on = true;
+      }
+    }
+  }
+  STRATA_INVARIANT(places.front().next == places.front().passes.size(), "passes that wait for each other");
+  return places.front().free;
+}
+
+/// Of a micro-batch between its passes through @p stage. What stages before it made is left out.
+std::int64_t StepBounds::kept_bytes(const Prices& prices, const Stage& stage) const {
+  std::int64_t bytes = 0;
+  for (int o = stage.first_operator; o < stage.end(); ++o) {
+    const auto found = prices.kept.find(blocks_.stands_for(o).name);
+    if (found == prices.kept.end()) continue;
+    for (const Kept& kept : found->second) {
+      const bool is_read_here = std::ranges::any_of(kept.readers, [&](int behind) { return o + behind < stage.end(); });
+      if (is_read_here) bytes += kept.bytes;
+    }
+  }
+  return bytes;
+}
+
+std::int64_t StepBounds::bytes(const ParallelDegrees& degrees, const Plan& plan) {
+  const Prices& prices = prices_of(degrees);
+  if (!prices.is_known) return 0;
+  const std::vector<StageShare> shares = shares_of(plan, prices);
+  const std::vector<Stage> stages = cut_into_stages(request_.graph, plan.stages);
+  const std::int64_t state_bytes = size_of(plan.dtypes.compute) + optimizer_bytes_per_element(plan);
+  std::int64_t most = 0;
+  for (int place = 0; place < degrees.places; ++place) {
+    const PlaceInPipeline here{.place = place,
+                               .places = degrees.places,
+                               .stages = degrees.chunks,
+                               .micro_batches = degrees.micro_batches,
+                               .is_interleaved = degrees.chunks > 1};
+    std::vector<std::int64_t> in_flight(static_cast<std::size_t>(degrees.chunks));  // by stage of the place
+    int num_forwards = 0;
+    for (const PipelinePass& pass : pipeline_passes(here)) {
+      if (num_forwards++ == here.most_in_flight()) break;
+      ++in_flight[static_cast<std::size_t>(pass.turn)];
+    }
+    std::int64_t kept = 0;
+    std::vector<bool> parameters(request_.graph.parameters.size());
+    for (std::size_t turn = 0; turn < in_flight.size(); ++turn) {
+      const std::size_t s = turn * static_cast<std::size_t>(degrees.places) + static_cast<std::size_t>(place);
+      kept += in_flight[turn] * kept_bytes(prices, stages[s]);
+      for (std::size_t p = 0; p < parameters.size(); ++p) parameters[p] = parameters[p] || shares[s].parameters[p];
+    }
+    const std::int64_t elements = num_elements(degrees, parameters);
+    const int copies = gradients_ == GradientSums::unknown ? degrees.data(plan.mesh.num_ranks()) : 1;
+    most = std::max(most, elements * state_bytes / copies + kept);
+  }
+  return most;
 }
 
 }  // namespace strata

@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// What a step of given degrees takes at least, from few blocks of the model: so that the simulator need not be asked
-/// of every combination.
+/// What a step of given degrees takes and holds at least, from few blocks of the model: so that the simulator need not
+/// be asked of every combination.
 ///
 /// A rank computes one thing at a time, and between the first kernel of a pass and its last one nothing while it waits
 /// for what its tensor ranks exchange (PricedInstruction::holds_up_kernels). With S places, F_s and B_s what a
@@ -14,15 +14,22 @@
 ///     step >= sum_{j<s} (f_j + m_j) + M F_s + (M - r) B_s + max(r B_s, all-reduce of its gradients),
 /// r = 1, of several stages a place S. Where it is not decided how states are held, a reduce-scatter stands for the
 /// all-reduce. Transfers that share a NIC and steps of a host only make it longer. Source of
-/// the form: Narayanan et al., SC 2021, sec. 2.2.
+/// the form: Narayanan et al., SC 2021, sec. 2.2. Besides, a step takes at least as long as its passes in their order
+/// (partition/pipeline_passes.hpp) take until the first place has ended the last: that counts every hop of interleaved
+/// stages, and every wait for a stage that takes longer than others.
+///
+/// A place holds the states of its stages, and at its fullest moment of all passes that are in flight what their
+/// backwards will read.
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "partition/stages.hpp"
 #include "planners/pipelines/degrees.hpp"
 #include "planners/search/few_blocks.hpp"
 
@@ -47,15 +54,23 @@ class StepBounds {
   /// What the kernels of @p plan take alone, whatever is sent meanwhile: also a bound where sub-batches or switches of
   /// overlap let more run under them. 0 as above.
   double kernel_seconds(const ParallelDegrees& degrees, const Plan& plan);
+  /// Bytes that the fullest rank holds at least; where it is not decided how states are held, with all of them shared
+  /// by all ranks that may. 0 as above.
+  std::int64_t bytes(const ParallelDegrees& degrees, const Plan& plan);
 
  private:
+  struct Kept;
   struct Prices;
   struct StageShare;
   const Prices& prices_of(const ParallelDegrees& degrees);
   Prices priced(const Plan& place) const;
   double seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices, bool sums_gradients) const;
   std::vector<StageShare> shares_of(const Plan& plan, const Prices& prices) const;
-  double message_seconds(const ParallelDegrees& degrees, const Plan& plan, int first_operator, int place) const;
+  double message_seconds(const ParallelDegrees& degrees, const Plan& plan, int first_operator, int stage) const;
+  double passes_seconds(const ParallelDegrees& degrees, std::span<const StageShare> shares,
+                        std::span<const double> messages, bool sends_behind_kernels) const;
+  std::int64_t num_elements(const ParallelDegrees& degrees, const std::vector<bool>& parameters) const;
+  std::int64_t kept_bytes(const Prices& prices, const Stage& stage) const;
   double gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
                           const std::vector<bool>& parameters) const;
 

@@ -1,7 +1,7 @@
 /// @file
 /// The search of `3d` on described clusters: what it takes is the fastest of every combination of data, tensor and
-/// stage degrees that fits, each of them made, lowered and simulated here; what a combination takes at least is never
-/// more than it is simulated to take; and few are asked of the simulator.
+/// stage degrees that fits, each of them made, lowered and simulated here; what a combination takes and holds at least
+/// is never more than it is simulated to take and to hold; and few are asked of the simulator.
 
 #include <gmock/gmock.h>
 
@@ -166,6 +166,9 @@ class Setting {
               EXPECT_LE(at_least, simulated.step_seconds * (1.0 + 1e-9)) << in_words(degrees, ranks);
               EXPECT_GE(at_least, 0.2 * simulated.step_seconds) << in_words(degrees, ranks);
               EXPECT_LE(bounds.kernel_seconds(degrees, plan), at_least) << in_words(degrees, ranks);
+              const std::int64_t least_bytes = bounds.bytes(degrees, plan);
+              EXPECT_LE(least_bytes, simulated.peak_bytes) << in_words(degrees, ranks);
+              EXPECT_GE(least_bytes, simulated.peak_bytes / 5) << in_words(degrees, ranks);
               found.push_back({degrees, simulated.step_seconds, simulated.peak_bytes});
             }
           }
@@ -214,7 +217,7 @@ void expect_fastest(const std::vector<std::string>& words, std::size_t at_least_
   }
   EXPECT_THAT(out_of_memory([&] { setting.search({}, 1 << 20, evaluate); }),
               AllOf(HasSubstr("nothing fits into a device memory of 0.0010 GiB (1048576 bytes): data "),
-                    HasSubstr("needs"), HasSubstr("others more")));
+                    HasSubstr("needs"), HasSubstr("others do not fit either")));
 }
 
 TEST(ParallelDegrees, AreTheFastestOfAllOn8Ranks) {
