@@ -183,6 +183,14 @@ class StateMoves {
       plan.operators =
           rules_with(everything(), [](const Factor& copies) { return factors_of(StateShare::optimizer, copies); });
     });
+    // Gradients that are all-reduced are kept whole until then: without them parameters may be held whole, and neither
+    // is worth anything alone.
+    add_plan("gradients and optimizer states over all copies, gradients scattered as they come", [&](Plan& plan) {
+      prepare_to_shard(StateShare::gradients, plan);
+      plan.optimizer.gradients = "reduce_scatter";
+      plan.operators =
+          rules_with(everything(), [](const Factor& copies) { return factors_of(StateShare::gradients, copies); });
+    });
     for (const char* word : {"keep", "regather"}) {
       add_plan(fmt::format("gathered_after_recompute = {}", word),
                [&](Plan& plan) { plan.gathered_after_recompute = word; });

@@ -124,7 +124,7 @@ TEST_F(JointMoves, RealModelsTrainWhatSingleTrains) {
     training.plan.optimizer.momentum = 0.5;
     training.plan.optimizer.clip_norm = 0.5;
     const Trained reference = train(training, "single", 1, world, engine);
-    for (const Plan& plan : walk(request_of(training), 20, 2, moved)) {
+    for (const Plan& plan : walk(request_of(training), 20, 3, moved)) {
       expect_same(train_plan(training, plan, world, engine), reference,
                   training.graph.name + ": " + plan_in_words(plan, training.graph));
     }

@@ -1,0 +1,38 @@
+/// @file
+/// What `auto` changes of states in one move.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "models/model.hpp"
+#include "planners/joint/moves.hpp"
+#include "planners/planner.hpp"
+
+namespace strata::test_state_moves {
+namespace {
+
+/// From parameters that are sharded in a node to ZeRO-2's: neither whole parameters, beside which no whole gradients
+/// have room, nor gradients that are scattered as they come are worth anything alone.
+TEST(StateMoves, OneLeadsFromShardedParametersToZero2) {
+  const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 2});
+  const Cluster cluster;
+  Plan base;
+  base.strategy = "auto";
+  base.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
+  base.global_batch = 8;
+  const PlanRequest request{
+      .graph = graph, .cluster = cluster, .base = base, .options = find_planner("auto").with_defaults({})};
+  Plan in_a_node = base;
+  in_a_node.operators = {{.match = "*", .state = StateFactors{.p = {4, 1}, .g = {4, 1}, .os = {4, 1}}}};
+  const Plan zero2 = find_planner("zero2").plan(
+      {.graph = graph, .cluster = cluster, .base = base, .options = find_planner("zero2").with_defaults({})});
+  const std::vector<OperatorDecision> states = resolve(zero2, graph);
+  const std::vector<Move> moves = moves_of_states(request, in_a_node);
+  EXPECT_TRUE(std::ranges::any_of(moves, [&](const Move& move) {
+    return resolve(move.plan, graph) == states && move.plan.optimizer == zero2.optimizer;
+  }));
+}
+
+}  // namespace
+}  // namespace strata::test_state_moves
