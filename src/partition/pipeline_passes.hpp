@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "ir/plan/plan.hpp"
+
 namespace strata {
 
 struct PlaceInPipeline {
@@ -32,7 +34,19 @@ struct PlaceInPipeline {
   }
   /// Passes at most that are between their forward and their backward.
   int most_in_flight() const { return std::min(num_forwards(), forwards_ahead() + 1); }
+  /// Which of the place's stages, from its first, the forward that comes @p k-th, from 0, goes through.
+  int turn_of_forward(int k) const { return is_interleaved ? k / places % stages : 0; }
 };
+
+/// @param plan 1f1b or interleaved.
+inline PlaceInPipeline place_in_pipeline(const Plan& plan, int place) {
+  const int places = axis_size(plan.mesh, "stage");
+  return {.place = place,
+          .places = places,
+          .stages = plan.stages.count / places,
+          .micro_batches = plan.schedule.micro_batches,
+          .is_interleaved = plan.schedule.kind == ScheduleKind::interleaved};
+}
 
 struct PipelinePass {
   int turn = 0;  ///< which of the place's stages, from its first
@@ -42,7 +56,7 @@ struct PipelinePass {
 
 inline std::vector<PipelinePass> pipeline_passes(const PlaceInPipeline& p) {
   const auto pass = [&](int k, bool is_forward) {
-    const int turn = p.is_interleaved ? k / p.places % p.stages : 0;
+    const int turn = p.turn_of_forward(k);
     return PipelinePass{.turn = is_forward ? turn : p.stages - 1 - turn,
                         .micro_batch = p.is_interleaved ? k / (p.stages * p.places) * p.places + k % p.places : k,
                         .is_forward = is_forward};

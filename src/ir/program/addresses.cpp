@@ -242,9 +242,13 @@ class Allocator {
       std::erase_if(freed[static_cast<std::size_t>(stream)], [&](int l) {
         const bool is_gone =
             std::ranges::all_of(accesses(l), [&](int a) { return a < 0 || (a < i && order_.ordered(a, i)); });
-        if (is_gone && meets(stream, l)) gone_[static_cast<std::size_t>(i)].push_back(l);
-        if (is_gone && !meets(stream, l)) seen_by_[static_cast<std::size_t>(l)] &= ~bit_of(stream);
-        return is_gone;
+        if (!is_gone) return false;
+        if (meets(stream, l)) {
+          gone_[static_cast<std::size_t>(i)].push_back(l);
+        } else {
+          seen_by_[static_cast<std::size_t>(l)] &= ~bit_of(stream);
+        }
+        return true;
       });
       if (!instruction(i).allocs.empty()) last_alloc[static_cast<std::size_t>(stream)] = i;
       for (const int id : instruction(i).frees) {

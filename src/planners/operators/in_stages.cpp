@@ -247,11 +247,7 @@ class StagedOperators {
 
   /// Of the passes beyond those whose backward runs, one through each of the place's stages.
   std::int64_t in_flight_bytes(const OperatorChoices& operators, std::size_t place) const {
-    const PlaceInPipeline here{.place = static_cast<int>(place),
-                               .places = static_cast<int>(graphs_.size()),
-                               .stages = degrees_.chunks,
-                               .micro_batches = plan_.schedule.micro_batches,
-                               .is_interleaved = degrees_.chunks > 1};
+    const PlaceInPipeline here = place_in_pipeline(plan_, static_cast<int>(place));
     return (here.most_in_flight() - here.stages) * samples_computed_ * operators.kept_bytes_per_sample() / here.stages;
   }
 

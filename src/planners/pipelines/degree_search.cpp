@@ -16,8 +16,8 @@ namespace {
 
 struct PricedDegrees {
   ParallelDegrees degrees;
-  Plan plan;  ///< of several with states of their own the best
-  double at_least_seconds = 0.0;
+  Plan plan;                      ///< of several with states of their own the best
+  double at_least_seconds = 0.0;  ///< where it may fit
   std::int64_t at_least_bytes = 0;
   Evaluation found{};  ///< where somebody was asked
 };
@@ -49,8 +49,8 @@ class DegreeSearch {
     } else {
       StepBounds bounds(request_, decide_ ? GradientSums::unknown : GradientSums::all_reduce);
       for (PricedDegrees& c : candidates_) {
-        c.at_least_seconds = bounds.seconds(c.degrees, c.plan);
         c.at_least_bytes = capacity() > 0 ? bounds.bytes(c.degrees, c.plan) : 0;
+        if (!is_too_large(c)) c.at_least_seconds = bounds.seconds(c.degrees, c.plan);
       }
       std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_seconds);
     }
@@ -128,7 +128,11 @@ class DegreeSearch {
   /// By the simulator, or where nobody simulates by closed form. What is known not to fit need not be simulated.
   Evaluation evaluated(const PlanWithStates& with_states) const {
     const bool fits = should_fit(with_states);
-    if (simulates_ && fits) return memory_first(*request_.evaluate, with_states.plan);
+    if (simulates_ && fits) {
+      const bool is_peak_known = with_states.peak_bytes > 0;
+      return is_peak_known ? (*request_.evaluate)(with_states.plan)
+                           : memory_first(*request_.evaluate, with_states.plan);
+    }
     return {.missing = fits ? "" : "it does not fit",
             .peak_bytes = with_states.peak_bytes,
             .step_seconds = with_states.seconds};
@@ -186,7 +190,7 @@ class DegreeSearch {
   /// Nothing fits, or nothing lowers.
   [[noreturn]] void refuse_memory() {
     constexpr std::size_t enough = 8;
-    ask_smallest(enough);
+    const std::size_t num_unasked = ask_smallest(enough);
     std::erase_if(candidates_, [](const PricedDegrees& c) { return c.found.peak_bytes == 0; });
     if (candidates_.empty()) refuse_all();
     std::ranges::stable_sort(candidates_, {}, [](const PricedDegrees& c) { return c.found.peak_bytes; });
@@ -195,20 +199,20 @@ class DegreeSearch {
       if (needs.size() == enough) break;
       needs.push_back(fmt::format("{} needs {}{}", words(c), decide_ ? "at least " : "", gib(c.found.peak_bytes)));
     }
-    if (const std::size_t others = candidates_.size() + num_unasked_ - needs.size(); others > 0) {
+    if (const std::size_t others = candidates_.size() + num_unasked - needs.size(); others > 0) {
       needs.push_back(fmt::format("{} others do not fit either", others));
     }
     throw_out_of_memory(needs);
   }
 
-  /// Of what is too large by its bound, so that it can be said what is needed.
-  void ask_smallest(std::size_t most) {
+  /// Of what is too large by its bound, so that it can be said what is needed. @return how many others are too large.
+  std::size_t ask_smallest(std::size_t most) {
     std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_bytes);
     std::size_t num_too_large = 0;
     for (PricedDegrees& c : candidates_) {
       if (is_too_large(c) && num_too_large++ < most) ask(c);
     }
-    num_unasked_ = num_too_large - std::min(num_too_large, most);
+    return num_too_large - std::min(num_too_large, most);
   }
 
   const PlanRequest& request_;
@@ -217,7 +221,6 @@ class DegreeSearch {
   std::vector<PricedDegrees> candidates_;
   std::string why_refused_;
   int num_asked_ = 0;
-  std::size_t num_unasked_ = 0;  ///< where nothing fits
   const PricedDegrees *best_ = nullptr, *runner_up_ = nullptr;
 };
 

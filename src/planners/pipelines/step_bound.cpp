@@ -286,16 +286,17 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan, con
     if (sends_behind_kernels) drain += shares[place].passes.backward[1].whole() + messages[place + 1];
   }
   if (takes_passes_in_turn(plan)) {
-    bound = std::max(bound, passes_seconds(degrees, shares, messages, sends_behind_kernels) + first_update);
+    bound = std::max(bound, passes_seconds(plan, shares, messages, sends_behind_kernels) + first_update);
   }
   return bound + prices.overhead_seconds;
 }
 
 /// Until the first place has ended its last pass, each place taking its own in order, and each pass behind the one of
 /// the stage before it, or in backward behind it.
-double StepBounds::passes_seconds(const ParallelDegrees& degrees, std::span<const StageShare> shares,
-                                  std::span<const double> messages, bool sends_behind_kernels) const {
-  const auto num_stages = static_cast<int>(shares.size()), micro_batches = degrees.micro_batches;
+double StepBounds::passes_seconds(const Plan& plan, std::span<const StageShare> shares,
+                                  std::span<const double> messages, bool sends_behind_kernels) {
+  const auto num_stages = static_cast<int>(shares.size()), micro_batches = plan.schedule.micro_batches;
+  const int num_places = axis_size(plan.mesh, "stage");
   constexpr double not_yet = -1.0;
   // When what a stage needs of a micro-batch is there, forward and backward: [stage * M + micro-batch].
   std::vector<double> input(shares.size() * static_cast<std::size_t>(micro_batches), not_yet);
@@ -310,12 +311,8 @@ double StepBounds::passes_seconds(const ParallelDegrees& degrees, std::span<cons
     double free = 0.0;
   };
   std::vector<Place> places;
-  for (int place = 0; place < degrees.places; ++place) {
-    places.push_back({.passes = pipeline_passes({.place = place,
-                                                 .places = degrees.places,
-                                                 .stages = degrees.chunks,
-                                                 .micro_batches = micro_batches,
-                                                 .is_interleaved = degrees.chunks > 1})});
+  for (int place = 0; place < num_places; ++place) {
+    places.push_back({.passes = pipeline_passes(place_in_pipeline(plan, place))});
   }
   const auto take = [&](Place& place, const PipelinePass& pass, int stage) {
     const Passes& of_stage = shares[static_cast<std::size_t>(stage)].passes;
@@ -340,11 +337,11 @@ double StepBounds::passes_seconds(const ParallelDegrees& degrees, std::span<cons
   };
   for (bool is_going_on = true; is_going_on;) {
     is_going_on = false;
-    for (int p = 0; p < degrees.places; ++p) {
+    for (int p = 0; p < num_places; ++p) {
       Place& place = places[static_cast<std::size_t>(p)];
       for (; place.next < place.passes.size(); ++place.next) {
         const PipelinePass& pass = place.passes[place.next];
-        if (!take(place, pass, pass.turn * degrees.places + p)) break;
+        if (!take(place, pass, pass.turn * num_places + p)) break;
         is_going_on = true;
       }
     }
@@ -375,17 +372,9 @@ std::int64_t StepBounds::bytes(const ParallelDegrees& degrees, const Plan& plan)
   const std::int64_t state_bytes = size_of(plan.dtypes.compute) + optimizer_bytes_per_element(plan);
   std::int64_t most = 0;
   for (int place = 0; place < degrees.places; ++place) {
-    const PlaceInPipeline here{.place = place,
-                               .places = degrees.places,
-                               .stages = degrees.chunks,
-                               .micro_batches = degrees.micro_batches,
-                               .is_interleaved = degrees.chunks > 1};
+    const PlaceInPipeline here = place_in_pipeline(plan, place);
     std::vector<std::int64_t> in_flight(static_cast<std::size_t>(degrees.chunks));  // by stage of the place
-    int num_forwards = 0;
-    for (const PipelinePass& pass : pipeline_passes(here)) {
-      if (num_forwards++ == here.most_in_flight()) break;
-      ++in_flight[static_cast<std::size_t>(pass.turn)];
-    }
+    for (int k = 0; k < here.most_in_flight(); ++k) ++in_flight[static_cast<std::size_t>(here.turn_of_forward(k))];
     std::int64_t kept = 0;
     std::vector<bool> parameters(request_.graph.parameters.size());
     for (std::size_t turn = 0; turn < in_flight.size(); ++turn) {

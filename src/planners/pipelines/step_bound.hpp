@@ -67,8 +67,8 @@ class StepBounds {
   double seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices, bool sums_gradients) const;
   std::vector<StageShare> shares_of(const Plan& plan, const Prices& prices) const;
   double message_seconds(const ParallelDegrees& degrees, const Plan& plan, int first_operator, int stage) const;
-  double passes_seconds(const ParallelDegrees& degrees, std::span<const StageShare> shares,
-                        std::span<const double> messages, bool sends_behind_kernels) const;
+  static double passes_seconds(const Plan& plan, std::span<const StageShare> shares, std::span<const double> messages,
+                               bool sends_behind_kernels);
   std::int64_t num_elements(const ParallelDegrees& degrees, const std::vector<bool>& parameters) const;
   std::int64_t kept_bytes(const Prices& prices, const Stage& stage) const;
   double gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
