@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,9 +70,10 @@ class Evaluate {
   virtual Evaluation operator()(const Plan& plan) const = 0;
   /// The costs that were asked for are known: operator() tells the seconds.
   virtual bool knows_seconds() const = 0;
-  /// As operator()'s seconds, faster and never more, of plans that deal whole tensors to ranks of which many differ by
-  /// that. 0: of others, and of what is refused.
-  virtual double least_seconds(const Plan& /*plan*/) const { return 0.0; }
+  /// As operator(), faster, of plans whose ranks differ only by who has the parts that are left over, or by whole
+  /// tensors that are dealt to them: of seconds and bytes no more than operator() says, to a millionth, where less work
+  /// takes a kernel no longer. Nothing: of others, and of what is refused.
+  virtual std::optional<Evaluation> at_least(const Plan& /*plan*/) const { return std::nullopt; }
   /// Memory and bytes alone: needs no costs.
   virtual Evaluation account(const Plan& plan) const = 0;
   /// The peak alone, and whether it fits: less is lowered than all bytes need.

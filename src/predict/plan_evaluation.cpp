@@ -87,6 +87,12 @@ Evaluation evaluation_of(const results::StepRow& row, const Plan& plan, const Co
   return evaluation;
 }
 
+std::string text_of_any_mode(Plan plan) {
+  plan.strategy.clear();
+  plan.why = {};
+  return to_text(plan);
+}
+
 /// Of a step in the steady state, by the slowest rank.
 double simulated_seconds(const PreparedPoint& point, const LoweredJob& lowered, const CostModel& costs) {
   SimulationOptions options = simulation_options(point);
@@ -106,10 +112,7 @@ PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experimen
 }
 
 Evaluation PlanEvaluation::operator()(const Plan& plan) const {
-  Plan of_any_mode = plan;
-  of_any_mode.strategy.clear();
-  of_any_mode.why = {};
-  std::string text = to_text(of_any_mode);
+  std::string text = text_of_any_mode(plan);
   {
     const std::scoped_lock lock(mutex_);
     if (const auto known = simulated_.find(text); known != simulated_.end()) return known->second;
@@ -125,39 +128,87 @@ Evaluation PlanEvaluation::operator()(const Plan& plan) const {
 
 bool PlanEvaluation::knows_seconds() const { return knows_costs(point_, "planner.cost"); }
 
-double PlanEvaluation::least_seconds(const Plan& plan) const {
-  constexpr std::size_t many = 16;  // times as many classes as of even parts
-  if (plan.optimizer.sharding != "inter_tensor") return 0.0;
-  PreparedPoint point = point_;
-  point.plan = plan;
+std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
+  std::string text = text_of_any_mode(plan);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto known = at_least_.find(text); known != at_least_.end()) return known->second;
+  }
+  std::optional<Evaluation> bound;
+  try {
+    verify(plan, point_.graph);
+    PreparedPoint point = point_;
+    point.plan = plan;
+    point.assigns_addresses = false;
+    // Of a vocabulary that does not divide some ranks have a token more, and with other samples and stages that makes
+    // many Programs: without the tokens that are left over all have as many.
+    const ModelGraph* even = with_even_vocabulary(most_tensor_ranks(plan));
+    if (even != nullptr) point.graph = *even;
+    bound = at_least_of_dealt_tensors(point);
+    if (!bound && even != nullptr) bound = at_least_of_even_vocabulary(std::move(point));
+  } catch (const Unsupported&) {
+    // operator() is asked, and says so.
+  } catch (const UserError&) {
+  }
+  const std::scoped_lock lock(mutex_);
+  at_least_.emplace(std::move(text), bound);
+  return bound;
+}
+
+/// Ranks that even parts do not tell apart differ in what they update alone. If all of them did what one does, and that
+/// one updated nothing, none would begin or end anything later.
+std::optional<Evaluation> PlanEvaluation::at_least_of_dealt_tensors(const PreparedPoint& point) const {
+  constexpr std::size_t many = 4;  // times as many classes as of even parts
+  const Plan& plan = point.plan;
+  if (plan.optimizer.sharding != "inter_tensor") return std::nullopt;
   Plan even = plan;
   even.optimizer.sharding = "intra_tensor";
   even.optimizer.spread = "all_gather";
-  KernelTraits kernels = kernels_of(point_);
-  kernels.assigns_addresses = false;
-  try {
-    verify(plan, point_.graph);
-    RankClasses alike = rank_classes(even, point_.graph, point_.leaves_that_matter());
-    const RankClasses dealt = rank_classes(plan, point_.graph, point_.leaves_that_matter());
-    if (dealt.representatives.size() < many * alike.representatives.size()) return 0.0;
-    // Ranks that even parts do not tell apart differ in what they update alone. If all of them did what one does, and
-    // that one updated nothing, none would begin or end anything later.
-    LoweredJob lowered;
-    double update_seconds = 0.0;
-    for (const int rank : alike.representatives) {
-      const Program& program = lowered.programs.emplace_back(lower(plan, point_.graph, rank, kernels));
-      for (const Instruction& in : program.body) {
-        if (!in.is_collective() && in.phase == Phase::update) update_seconds += costs().kernel(program, in).seconds;
-      }
+  RankClasses alike = rank_classes(even, point.graph, point.leaves_that_matter());
+  const RankClasses dealt = rank_classes(plan, point.graph, point.leaves_that_matter());
+  if (dealt.representatives.size() < many * alike.representatives.size()) return std::nullopt;
+  const KernelTraits kernels = kernels_of(point);
+  LoweredJob lowered;
+  Evaluation bound{.source = "simulator, without updates"};
+  double update_seconds = 0.0;
+  for (const int rank : alike.representatives) {
+    const Program& program = lowered.programs.emplace_back(lower(plan, point.graph, rank, kernels));
+    bound.peak_bytes = std::max(bound.peak_bytes, memory_peak(program).total_bytes);
+    for (const Instruction& in : program.body) {
+      if (!in.is_collective() && in.phase == Phase::update) update_seconds += costs().kernel(program, in).seconds;
     }
-    lowered.class_of_rank = std::move(alike.class_of_rank);
-    lowered.leaf_of_node.assign(point_.leaves_that_matter().begin(), point_.leaves_that_matter().end());
-    return std::max(0.0, simulated_seconds(point, lowered, costs()) - update_seconds);
-  } catch (const Unsupported&) {
-    return 0.0;
-  } catch (const UserError&) {
-    return 0.0;
   }
+  lowered.class_of_rank = std::move(alike.class_of_rank);
+  lowered.leaf_of_node.assign(point.leaves_that_matter().begin(), point.leaves_that_matter().end());
+  bound.step_seconds = std::max(0.0, simulated_seconds(point, lowered, costs()) - update_seconds);
+  bound.missing = missing_memory(bound.peak_bytes, plan.device_capacity_bytes);
+  return bound;
+}
+
+/// @param point of the model without the tokens that are left over.
+std::optional<Evaluation> PlanEvaluation::at_least_of_even_vocabulary(PreparedPoint point) const {
+  const auto num_classes = [&](const ModelGraph& graph) {
+    return rank_classes(point.plan, graph, point.leaves_that_matter()).representatives.size();
+  };
+  if (num_classes(point_.graph) < 2 * num_classes(point.graph)) return std::nullopt;
+  Evaluation bound = evaluate(std::move(point), &costs());
+  if (bound.peak_bytes == 0) return std::nullopt;  // It is refused.
+  return bound;
+}
+
+const ModelGraph* PlanEvaluation::with_even_vocabulary(int parts) const {
+  const std::scoped_lock lock(mutex_);
+  const auto [known, is_new] = even_vocabularies_.try_emplace(parts);
+  if (is_new) {
+    const auto embedding = std::ranges::find(point_.graph.operators, OperatorKind::embedding, &Operator::kind);
+    if (embedding == point_.graph.operators.end()) return nullptr;
+    const std::int64_t tokens = embedding->attributes.integer("vocabulary");
+    if (tokens % parts == 0 || tokens < 2 * parts) return nullptr;
+    Experiment experiment = point_.experiment;
+    experiment.model.vocabulary = tokens / parts * parts;
+    known->second = model_of(experiment);
+  }
+  return known->second ? &*known->second : nullptr;
 }
 
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }
@@ -242,9 +293,13 @@ const CostModel& PlanEvaluation::costs() const {
 Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) const {
   PreparedPoint point = point_;
   point.plan = plan;
+  return evaluate(std::move(point), costs);
+}
+
+Evaluation PlanEvaluation::evaluate(PreparedPoint point, const CostModel* costs) {
   if (costs != nullptr) {
     if (const std::optional<RepeatedStep> repeated = repeated_step(point, *costs)) {
-      return evaluation_of(repeated->row, plan, costs);
+      return evaluation_of(repeated->row, point.plan, costs);
     }
   }
   LoweredJob lowered;
@@ -259,7 +314,7 @@ Evaluation PlanEvaluation::evaluate(const Plan& plan, const CostModel* costs) co
   results::StepRow row;
   set_account(row, point, lowered);
   if (costs != nullptr) row.step_seconds_max = simulated_seconds(point, lowered, *costs);
-  return evaluation_of(row, plan, costs);
+  return evaluation_of(row, point.plan, costs);
 }
 
 }  // namespace strata::predict

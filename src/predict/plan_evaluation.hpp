@@ -5,8 +5,10 @@
 /// names. Noise and stragglers of [simulate] are left out: they are no part of a plan's cost. A plan is simulated once:
 /// modes whose searches meet, and `auto`, which asks all of them, ask for the same ones.
 
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -25,7 +27,7 @@ class PlanEvaluation final : public Evaluate {
 
   Evaluation operator()(const Plan& plan) const override;
   bool knows_seconds() const override;
-  double least_seconds(const Plan& plan) const override;
+  std::optional<Evaluation> at_least(const Plan& plan) const override;
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
   Evaluation least_memory(const Plan& plan) const override;
@@ -36,13 +38,20 @@ class PlanEvaluation final : public Evaluate {
  private:
   /// Made when the first plan needs them: a mode that never asks needs no profile.
   const CostModel& costs() const;
-  /// @param costs null: the account alone.
+  /// Of point_ with @p plan, or of a point whose model differs. @param costs null: the account alone.
+  static Evaluation evaluate(PreparedPoint point, const CostModel* costs);
   Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
+  std::optional<Evaluation> at_least_of_dealt_tensors(const PreparedPoint& point) const;
+  std::optional<Evaluation> at_least_of_even_vocabulary(PreparedPoint point) const;
+  /// Null: the vocabulary divides by @p parts, or there is none.
+  const ModelGraph* with_even_vocabulary(int parts) const;
 
   PreparedPoint point_;
   std::string experiment_file_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::string, Evaluation> simulated_;  ///< what lowers, by text of the plan of any mode
+  mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;  ///< likewise
+  mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;           ///< by number of parts
   mutable std::once_flag once_;
   mutable std::unique_ptr<CostModel> costs_;
 };

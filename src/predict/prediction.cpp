@@ -280,8 +280,9 @@ void set_account(results::StepRow& row, const PreparedPoint& point, const Lowere
     for (std::size_t kind = 0; kind < row.sent_bytes.size(); ++kind) {
       row.sent_bytes[kind] = std::max(row.sent_bytes[kind], sent.bytes[kind]);
     }
-    if (program.arena_bytes > row.arena_peak_bytes) {
-      row.arena_peak_bytes = program.arena_bytes;
+    const std::int64_t bytes = point.assigns_addresses ? program.arena_bytes : memory_peak(program).total_bytes;
+    if (bytes > row.arena_peak_bytes) {
+      row.arena_peak_bytes = bytes;
       fullest = memory_peak(program);
     }
   }

@@ -304,6 +304,7 @@ KernelTraits kernels_of(const PreparedPoint& point) {
   KernelTraits kernels =
       is_own ? own_kernels(point) : KernelTraits([](const Program&, const Instruction&) { return std::int64_t{0}; });
   kernels.verifies = point.verifies_programs;
+  kernels.assigns_addresses = point.assigns_addresses;
   return kernels;
 }
 

@@ -31,6 +31,7 @@ struct PreparedPoint {
   Plan plan;
   std::vector<int> leaf_of_node{};  ///< the switch that each node of the job hangs under; empty: a flat network
   bool verifies_programs = true;    ///< see KernelTraits
+  bool assigns_addresses = true;    ///< likewise; without them a peak is of what lives at once, wherever it lies
 
   /// The same where it makes a difference to times: under a spine that is slower than its leaves.
   std::span<const int> leaves_that_matter() const {

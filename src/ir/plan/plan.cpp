@@ -611,6 +611,14 @@ int most_data_ranks(const Plan& plan, std::span<const OperatorDecision> decision
   return most;
 }
 
+int most_tensor_ranks(const Plan& plan) {
+  int most = 1;
+  for (const OperatorRule& rule : plan.operators) {
+    if (rule.layout) most = std::max(most, rule.layout->p1.total() * rule.layout->p2.total());
+  }
+  return most;
+}
+
 bool recomputes_blocks(Recompute kind) { return kind == Recompute::block || kind == Recompute::whole_block; }
 
 std::string_view to_string(Recompute value) {

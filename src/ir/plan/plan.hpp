@@ -257,6 +257,8 @@ bool has_layouts(const Mesh& mesh);
 /// The most ranks over which samples are cut: the data axis, or, where operators are laid out, the largest p0 (of
 /// products by panels p0 x p1).
 int most_data_ranks(const Plan& plan, std::span<const OperatorDecision> decisions);
+/// The most ranks that share a product, p1 p2 of its layout; 1 where none is shared.
+int most_tensor_ranks(const Plan& plan);
 /// True where @p stages of neighbouring ranks are whole nodes, or an even part of one.
 bool cuts_evenly(const Mesh& mesh, int stages);
 /// The nodes and ranks a node of one stage, without axes.

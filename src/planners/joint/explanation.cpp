@@ -20,37 +20,46 @@ std::string times_in_words(const KnownPlan& known, const KnownPlan& best) {
   return fmt::format("{:.4g} times as long", known.seconds_per_sample() / best.seconds_per_sample());
 }
 
+const Evaluation& found_of(const AskedMove& move) { return move.is_left_out() ? move.at_least : move.known->found; }
+
 /// The best move that leads elsewhere, and how many there are.
 std::string decision_in_words(Dimension dimension, const std::vector<AskedMove>& moves, const KnownPlan& best) {
   const AskedMove* next = nullptr;
   const AskedMove* next_left_out = nullptr;
+  const AskedMove* smallest = nullptr;  // of those that are too large
   int fitting = 0, too_large = 0, refused = 0, left_out = 0;
   for (const AskedMove& move : moves) {
     if (move.known == &best) continue;
-    if (move.known == nullptr) {
+    const Evaluation& found = found_of(move);
+    if (found.feasible() && move.is_left_out()) {
       ++left_out;
-      if (next_left_out == nullptr || move.least_seconds < next_left_out->least_seconds) next_left_out = &move;
-      continue;
+      if (next_left_out == nullptr || found.step_seconds < found_of(*next_left_out).step_seconds) next_left_out = &move;
+    } else if (found.feasible()) {
+      ++fitting;
+      if (next == nullptr || is_better(*move.known, *next->known)) next = &move;
+    } else if (found.peak_bytes > 0) {
+      ++too_large;
+      if (smallest == nullptr || found.peak_bytes < found_of(*smallest).peak_bytes) smallest = &move;
+    } else {
+      ++refused;
     }
-    ++(move.known->fits() ? fitting : move.known->is_possible() ? too_large : refused);
-    if (move.known->is_possible() && (next == nullptr || is_better(*move.known, *next->known))) next = &move;
   }
   const std::string counts =
       fmt::format("{} others fit, {} do not, {} cannot be lowered{}", fitting, too_large, refused,
                   left_out > 0 ? fmt::format(", {} by a bound take no less", left_out) : "");
   if (next_left_out != nullptr &&
-      (next == nullptr || !next->known->fits() || next_left_out->least_seconds < next->known->found.step_seconds)) {
+      (next == nullptr || found_of(*next_left_out).step_seconds < next->known->found.step_seconds)) {
+    const double seconds = found_of(*next_left_out).step_seconds;
     return fmt::format("{}: next {}: at least {:.6g} s, {:.4g} times as long; {}", to_string(dimension),
-                       next_left_out->words, next_left_out->least_seconds,
-                       next_left_out->least_seconds / best.found.step_seconds, counts);
+                       next_left_out->words, seconds, seconds / best.found.step_seconds, counts);
   }
-  if (next == nullptr) return fmt::format("{}: nothing else can be; {}", to_string(dimension), counts);
-  if (!next->known->fits()) {
-    return fmt::format("{}: nothing else fits, next {}, which needs at least {}; {}", to_string(dimension), next->words,
-                       gib(next->known->found.peak_bytes), counts);
+  if (next != nullptr) {
+    return fmt::format("{}: next {}: {}, {}; {}", to_string(dimension), next->words, cost_in_words(*next->known),
+                       times_in_words(*next->known, best), counts);
   }
-  return fmt::format("{}: next {}: {}, {}; {}", to_string(dimension), next->words, cost_in_words(*next->known),
-                     times_in_words(*next->known, best), counts);
+  if (smallest == nullptr) return fmt::format("{}: nothing else can be; {}", to_string(dimension), counts);
+  return fmt::format("{}: nothing else fits, next {}, which needs at least {}; {}", to_string(dimension),
+                     smallest->words, gib(found_of(*smallest).peak_bytes), counts);
 }
 
 std::string single_in_words(const AskedSingle& single, const KnownPlan& best) {

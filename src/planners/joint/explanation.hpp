@@ -17,8 +17,9 @@ namespace strata {
 
 struct AskedMove {
   std::string words;
-  double least_seconds = 0.0;        ///< of a plan that was left out, since it takes at least as long as the best; or 0
+  Evaluation at_least{};             ///< of a plan that was left out: too large, or no faster than the best
   const KnownPlan* known = nullptr;  ///< of one that was not
+  bool is_left_out() const { return known == nullptr; }
 };
 
 /// What a single mode plans, as far as it lies in the space.

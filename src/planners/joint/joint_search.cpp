@@ -331,7 +331,7 @@ class JointSearch {
         if (!dimensions_.has(dimension)) continue;
         const KnownPlan* best = from;
         for (const AskedMove& move : asked_moves(dimension, *from)) {
-          if (move.known != nullptr && is_better(*move.known, *best)) best = move.known;
+          if (!move.is_left_out() && is_better(*move.known, *best)) best = move.known;
         }
         from = best;
       }
@@ -340,41 +340,64 @@ class JointSearch {
     }
   }
 
-  /// Of @p from, those that may be better than it; of the others what is known.
+  /// Of @p from, those that may be noticeably better than it; of the others what is known.
   std::vector<AskedMove> asked_moves(Dimension dimension, const KnownPlan& from) {
-    std::vector<Move> moves = moves_of(dimension, request_, from.plan, all_degrees_);
-    if (from.fits()) std::erase_if(moves, &Move::saves_only_memory);
-    const std::vector<double> least = least_seconds(dimension, from, moves);
     std::vector<AskedMove> asked;
     std::vector<Plan> plans;
-    for (std::size_t m = 0; m < moves.size(); ++m) {
-      asked.push_back({.words = std::move(moves[m].words), .least_seconds = least[m]});
-      if (least[m] == 0.0) plans.push_back(std::move(moves[m].plan));
+    for (Move& move : moves_of(dimension, request_, from.plan, all_degrees_)) {
+      if (from.fits() && move.saves_only_memory) continue;
+      std::optional<Plan> inside = dimensions_.within(std::move(move.plan), request_.base);
+      if (!inside) continue;
+      asked.push_back({.words = std::move(move.words)});
+      plans.push_back(*std::move(inside));
     }
-    const std::vector<const KnownPlan*> answers = ask(std::move(plans));
-    std::size_t next = 0;
-    for (AskedMove& move : asked) {
-      if (move.least_seconds == 0.0) move.known = answers[next++];
-    }
-    std::erase_if(asked, [](const AskedMove& move) { return move.known == nullptr && move.least_seconds == 0.0; });
+    if (from.fits()) add_bounds(plans, from, asked);
+    ask_least_first(std::move(plans), from.fits() ? from.found.step_seconds : infinity, asked);
     return asked;
   }
 
-  /// By move: of those that take at least as long as @p from, which fits, how long; 0: of those that may take less.
-  /// Of layouts there are many, and some plans differ from rank to rank, which takes long to simulate.
-  std::vector<double> least_seconds(Dimension dimension, const KnownPlan& from, const std::vector<Move>& moves) {
-    std::vector<double> least(moves.size());
-    if (!from.fits() || !bounds_) return least;
-    at_once(moves.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t m) {
-      const Plan& plan = moves[m].plan;
-      const double bound =
-          dimension == Dimension::tensor ? least_seconds_of_layouts(plan) : request_.evaluate->least_seconds(plan);
-      if (bound >= from.found.step_seconds) least[m] = bound;
+  /// What @p plans take and need at least, moves of @p from, which fits; nothing of those that are known, or asked as
+  /// quickly.
+  void add_bounds(const std::vector<Plan>& plans, const KnownPlan& from, std::vector<AskedMove>& asked) {
+    at_once(plans.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t m) {
+      if (known_.has(plans[m])) return;
+      Evaluation& bound = asked[m].at_least;
+      bound.step_seconds = least_seconds_of_passes(plans[m]);
+      if (bound.step_seconds >= from.found.step_seconds) return;
+      std::optional<Evaluation> closer = request_.evaluate->at_least(plans[m]);
+      if (!closer) return;
+      closer->step_seconds = std::max(closer->step_seconds, bound.step_seconds);
+      bound = *std::move(closer);
     });
-    return least;
   }
 
-  double least_seconds_of_layouts(const Plan& plan) {
+  /// Those whose bound says nothing at once, then the others by their bound, until none may be noticeably better than
+  /// the best so far. @param best seconds, of a plan to begin with.
+  void ask_least_first(std::vector<Plan> plans, double best, std::vector<AskedMove>& asked) {
+    constexpr std::size_t at_a_time = 2;     // whatever the number of threads
+    constexpr double not_noticeable = 1e-5;  // of a step's seconds: many moves change nothing
+    std::vector<std::size_t> order;          // of those that may fit
+    for (std::size_t m = 0; m < plans.size(); ++m) {
+      if (asked[m].at_least.feasible()) order.push_back(m);
+    }
+    const auto least = [&](std::size_t m) { return asked[m].at_least.step_seconds; };
+    std::ranges::stable_sort(order, {}, least);
+    for (auto next = order.begin(); next != order.end() && least(*next) < (1.0 - not_noticeable) * best;) {
+      const auto first = next;
+      std::vector<Plan> together;
+      while (next != order.end() && (least(*next) == 0.0 || together.size() < at_a_time)) {
+        together.push_back(std::move(plans[*next++]));
+      }
+      const std::vector<const KnownPlan*> answers = ask(std::move(together));
+      for (std::size_t a = 0; a < answers.size(); ++a) {
+        asked[*(first + static_cast<std::ptrdiff_t>(a))].known = answers[a];
+        if (answers[a]->fits()) best = std::min(best, answers[a]->found.step_seconds);
+      }
+    }
+  }
+
+  double least_seconds_of_passes(const Plan& plan) {
+    if (!bounds_) return 0.0;
     try {
       return bounds_->seconds_of_alike_blocks(degrees_of(plan), plan);
     } catch (const Unsupported&) {
@@ -408,12 +431,21 @@ class JointSearch {
     return moves;
   }
 
+  /// For the frontier: what holds less and takes longer is left out by its bound elsewhere.
+  void add_ways_to_hold(const KnownPlan& from) {
+    if (!dimensions_.has(Dimension::states)) return;
+    std::vector<Plan> plans;
+    for (Move& held : moves_of_all_states(request_, from.plan)) plans.push_back(std::move(held.plan));
+    ask(std::move(plans));
+  }
+
   /// The best plan beside what its next decisions would cost, none of which is better than it.
   Plan explained() {
     const KnownPlan* best = nullptr;
     MovesByDimension moves;
     while (best != best_) {
       best = best_;
+      add_ways_to_hold(*best);
       moves = moves_of_all_dimensions(*best);
     }
     JointAnswer answer{.request = request_, .best = *best, .known = known_, .moves = std::move(moves)};

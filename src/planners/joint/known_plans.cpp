@@ -25,8 +25,7 @@ std::vector<const KnownPlan*> KnownPlans::ask(std::vector<Plan> plans) {
   std::vector<const KnownPlan*> answers;
   std::vector<KnownPlan*> asked;
   for (Plan& plan : plans) {
-    plan.strategy = request_.base.strategy;
-    plan.why = {};
+    plan = comparable(std::move(plan));
     const auto [known, is_new] = by_text_.try_emplace(to_text(plan), nullptr);
     if (is_new) {
       KnownPlan& added = plans_.emplace_back(KnownPlan{.plan = std::move(plan), .found = {}});
@@ -38,6 +37,14 @@ std::vector<const KnownPlan*> KnownPlans::ask(std::vector<Plan> plans) {
   at_once(asked.size(), static_cast<std::size_t>(request_.num_threads),
           [&](std::size_t i) { asked[i]->found = evaluated(asked[i]->plan); });
   return answers;
+}
+
+bool KnownPlans::has(Plan plan) const { return by_text_.contains(to_text(comparable(std::move(plan)))); }
+
+Plan KnownPlans::comparable(Plan plan) const {
+  plan.strategy = request_.base.strategy;
+  plan.why = {};
+  return plan;
 }
 
 Evaluation KnownPlans::evaluated(const Plan& plan) const {

@@ -36,6 +36,9 @@ class KnownPlans {
   /// By plan, those that are new on the request's threads.
   std::vector<const KnownPlan*> ask(std::vector<Plan> plans);
 
+  /// It was asked.
+  bool has(Plan plan) const;
+
   const std::deque<KnownPlan>& all() const { return plans_; }
   int num_simulated() const {
     return static_cast<int>(
@@ -44,6 +47,8 @@ class KnownPlans {
 
  private:
   Evaluation evaluated(const Plan& plan) const;
+  /// @p plan as all of them are.
+  Plan comparable(Plan plan) const;
 
   const PlanRequest& request_;
   std::deque<KnownPlan> plans_;

@@ -73,14 +73,6 @@ std::string recomputed_in_words(const std::vector<OperatorDecision>& decisions, 
 
 }  // namespace
 
-int most_tensor_ranks(const Plan& plan) {
-  int most = 1;
-  for (const OperatorRule& rule : plan.operators) {
-    if (rule.layout) most = std::max(most, rule.layout->p1.total() * rule.layout->p2.total());
-  }
-  return most;
-}
-
 std::string degrees_of_plan_in_words(const Plan& plan) {
   const int places = axis_size(plan.mesh, "stage"), tensor = most_tensor_ranks(plan);
   std::string text;

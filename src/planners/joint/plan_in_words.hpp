@@ -10,9 +10,6 @@
 
 namespace strata {
 
-/// The most ranks that share a product, p1 p2 of its layout; 1 where none is shared.
-int most_tensor_ranks(const Plan& plan);
-
 /// "256 ranks × tensor 2 to 4 (all_reduce) × stage 16 (4 a rank), 16 micro-batches", or "data 8 × stage 1, 4
 /// micro-batches" where no product is shared: degrees alone, the same for plans that differ elsewhere.
 std::string degrees_of_plan_in_words(const Plan& plan);

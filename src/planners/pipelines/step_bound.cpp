@@ -225,6 +225,8 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
 }
 
 double StepBounds::seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan) {
+  // The first sub-batch of a pass goes on to the next stage before the others have come.
+  if (degrees.places > 1 && plan.schedule.sub_batches > 1) return 0.0;
   const std::vector<OperatorDecision> decisions = resolve(plan, request_.graph);
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const int stand_in = blocks_.id_of_stand_in(static_cast<int>(o));
@@ -239,7 +241,12 @@ double StepBounds::seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& 
   place.schedule.micro_batches = std::min(plan.schedule.micro_batches, priced_micro_batches);
   place.global_batch = plan.global_batch / plan.schedule.micro_batches * place.schedule.micro_batches;
   degrees.sum = PartialSums::scatter;  // a message has no more than what one rank holds of it
-  return seconds(degrees, plan, priced(place), false);
+  Prices prices = priced(place);
+  // A rank may hold all of one parameter and nothing of another, and of other parameters in the part than in the model.
+  const bool has_sharded_states = std::ranges::any_of(
+      decisions, [](const OperatorDecision& d) { return d.state != StateFactors{} || d.slices > 0; });
+  if (has_sharded_states) prices.updates.clear();
+  return seconds(degrees, plan, prices, false);
 }
 
 double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices,
