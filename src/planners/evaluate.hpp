@@ -71,8 +71,9 @@ class Evaluate {
   /// The costs that were asked for are known: operator() tells the seconds.
   virtual bool knows_seconds() const = 0;
   /// As operator(), faster, of plans whose ranks differ only by who has the parts that are left over, or by whole
-  /// tensors that are dealt to them: of seconds and bytes no more than operator() says, to a millionth, where less work
-  /// takes a kernel no longer. Nothing: of others, and of what is refused.
+  /// tensors that are dealt to them: seconds and peak, no more of either than operator() says where less work takes a
+  /// kernel no longer, to a millionth, by which the order of messages that share a NIC may differ. Nothing: of others,
+  /// and of what is refused.
   virtual std::optional<Evaluation> at_least(const Plan& /*plan*/) const { return std::nullopt; }
   /// Memory and bytes alone: needs no costs.
   virtual Evaluation account(const Plan& plan) const = 0;

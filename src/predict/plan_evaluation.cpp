@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "lower/lower.hpp"
 #include "lower/plan_memory.hpp"
+#include "lower/stages_by_name.hpp"
 #include "predict/prediction.hpp"
 #include "predict/repeated_micro_batches.hpp"
 #include "sim/steady_state.hpp"
@@ -143,7 +144,10 @@ std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
     // Of a vocabulary that does not divide some ranks have a token more, and with other samples and stages that makes
     // many Programs: without the tokens that are left over all have as many.
     const ModelGraph* even = with_even_vocabulary(most_tensor_ranks(plan));
-    if (even != nullptr) point.graph = *even;
+    if (even != nullptr) {
+      point.graph = *even;
+      point.plan.stages = by_name(plan.stages, point_.graph);
+    }
     bound = at_least_of_dealt_tensors(point);
     if (!bound && even != nullptr) bound = at_least_of_even_vocabulary(std::move(point));
   } catch (const Unsupported&) {
@@ -173,7 +177,7 @@ std::optional<Evaluation> PlanEvaluation::at_least_of_dealt_tensors(const Prepar
   double update_seconds = 0.0;
   for (const int rank : alike.representatives) {
     const Program& program = lowered.programs.emplace_back(lower(plan, point.graph, rank, kernels));
-    bound.peak_bytes = std::max(bound.peak_bytes, memory_peak(program).total_bytes);
+    bound.peak_bytes = std::max(bound.peak_bytes, peak_bytes(program));
     for (const Instruction& in : program.body) {
       if (!in.is_collective() && in.phase == Phase::update) update_seconds += costs().kernel(program, in).seconds;
     }

@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "cost/cost_model.hpp"
+#include "ir/model/model_graph.hpp"
 #include "planners/evaluate.hpp"
 #include "predict/prediction.hpp"
 #include "predict/prepared_point.hpp"
@@ -43,14 +44,15 @@ class PlanEvaluation final : public Evaluate {
   Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
   std::optional<Evaluation> at_least_of_dealt_tensors(const PreparedPoint& point) const;
   std::optional<Evaluation> at_least_of_even_vocabulary(PreparedPoint point) const;
-  /// Null: the vocabulary divides by @p parts, or there is none.
+  /// The model without the tokens of its vocabulary that are left over if @p parts have as many each. Null: none are,
+  /// or there is no vocabulary, or it has fewer than two tokens a part.
   const ModelGraph* with_even_vocabulary(int parts) const;
 
   PreparedPoint point_;
   std::string experiment_file_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::string, Evaluation> simulated_;  ///< what lowers, by text of the plan of any mode
-  mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;  ///< likewise
+  mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;  ///< nothing: see at_least()
   mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;           ///< by number of parts
   mutable std::once_flag once_;
   mutable std::unique_ptr<CostModel> costs_;

@@ -272,6 +272,10 @@ double extrapolated_share(const SimulationResult& simulation) {
   return total > 0.0 ? simulation.seconds_by_basis[static_cast<std::size_t>(Basis::extrapolated)] / total : 0.0;
 }
 
+std::int64_t peak_bytes(const Program& program) {
+  return program.arena_bytes > 0 ? program.arena_bytes : memory_peak(program).total_bytes;
+}
+
 void set_account(results::StepRow& row, const PreparedPoint& point, const LoweredJob& lowered) {
   row.num_samples = point.plan.global_batch * point.graph.positions_per_sample;
   MemoryPeak fullest;
@@ -280,8 +284,7 @@ void set_account(results::StepRow& row, const PreparedPoint& point, const Lowere
     for (std::size_t kind = 0; kind < row.sent_bytes.size(); ++kind) {
       row.sent_bytes[kind] = std::max(row.sent_bytes[kind], sent.bytes[kind]);
     }
-    const std::int64_t bytes = point.assigns_addresses ? program.arena_bytes : memory_peak(program).total_bytes;
-    if (bytes > row.arena_peak_bytes) {
+    if (const std::int64_t bytes = peak_bytes(program); bytes > row.arena_peak_bytes) {
       row.arena_peak_bytes = bytes;
       fullest = memory_peak(program);
     }

@@ -76,6 +76,8 @@ results::StepRow step_row(const PreparedPoint& point, const LoweredJob& lowered,
 results::StepRow steady_row(const PreparedPoint& point, const LoweredJob& lowered, const SimulationResult& simulation);
 /// Of the time of all kernels and collectives, what lies beyond what a profile measured.
 double extrapolated_share(const SimulationResult& simulation);
+/// Of the rank's arena; of a Program without addresses what lives at once at most, which is no more.
+std::int64_t peak_bytes(const Program& program);
 /// What of a row needs no simulation: samples, bytes sent, memory.
 void set_account(results::StepRow& row, const PreparedPoint& point, const LoweredJob& lowered);
 

@@ -126,8 +126,7 @@ bool adds_the_same_everywhere(const SimulatedFew& few, const SimulatedFew& one_f
     return std::abs(more.step_seconds - less.step_seconds - period_seconds) <= rounding_ns * 1e-9;
   };
   return std::ranges::equal(few.steady_step(), one_fewer.steady_step(), takes_a_period) &&
-         std::ranges::equal(few.lowered.programs, one_fewer.lowered.programs, {}, &Program::arena_bytes,
-                            &Program::arena_bytes);
+         std::ranges::equal(few.lowered.programs, one_fewer.lowered.programs, {}, peak_bytes, peak_bytes);
 }
 
 /// Value of a step of @p left_out micro-batches more than @p few has, each of which adds what the last of those does.

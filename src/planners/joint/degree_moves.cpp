@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "planners/joint/decision_rules.hpp"
-#include "planners/joint/plan_in_words.hpp"
 #include "planners/states/state_share.hpp"
 
 namespace strata {

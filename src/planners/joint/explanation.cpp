@@ -46,7 +46,7 @@ std::string decision_in_words(Dimension dimension, const std::vector<AskedMove>&
   }
   const std::string counts =
       fmt::format("{} others fit, {} do not, {} cannot be lowered{}", fitting, too_large, refused,
-                  left_out > 0 ? fmt::format(", {} by a bound take no less", left_out) : "");
+                  left_out > 0 ? fmt::format(", {} by a bound are not noticeably faster", left_out) : "");
   if (next_left_out != nullptr &&
       (next == nullptr || found_of(*next_left_out).step_seconds < next->known->found.step_seconds)) {
     const double seconds = found_of(*next_left_out).step_seconds;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/infinity.hpp"
+#include "planners/evaluate.hpp"
 #include "planners/joint/dimension.hpp"
 #include "planners/joint/known_plans.hpp"
 #include "planners/planner.hpp"
@@ -17,8 +18,8 @@ namespace strata {
 
 struct AskedMove {
   std::string words;
-  Evaluation at_least{};             ///< of a plan that was left out: too large, or no faster than the best
-  const KnownPlan* known = nullptr;  ///< of one that was not
+  Evaluation at_least{};             ///< what is known without asking
+  const KnownPlan* known = nullptr;  ///< null: left out, too large or not noticeably faster than the best
   bool is_left_out() const { return known == nullptr; }
 };
 

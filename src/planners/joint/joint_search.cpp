@@ -13,6 +13,7 @@
 #include "base/at_once.hpp"
 #include "base/error.hpp"
 #include "base/infinity.hpp"
+#include "planners/evaluate.hpp"
 #include "planners/even_micro_batches.hpp"
 #include "planners/joint/degree_moves.hpp"
 #include "planners/joint/dimension.hpp"
@@ -357,7 +358,7 @@ class JointSearch {
   }
 
   /// What @p plans take and need at least, moves of @p from, which fits; nothing of those that are known, or asked as
-  /// quickly.
+  /// quickly. How much those need that take no less by their passes alone is not asked.
   void add_bounds(const std::vector<Plan>& plans, const KnownPlan& from, std::vector<AskedMove>& asked) {
     at_once(plans.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t m) {
       if (known_.has(plans[m])) return;
@@ -374,23 +375,27 @@ class JointSearch {
   /// Those whose bound says nothing at once, then the others by their bound, until none may be noticeably better than
   /// the best so far. @param best seconds, of a plan to begin with.
   void ask_least_first(std::vector<Plan> plans, double best, std::vector<AskedMove>& asked) {
-    constexpr std::size_t at_a_time = 2;     // whatever the number of threads
+    constexpr std::size_t at_a_time = 2;     // also on one thread: which plans are asked is told by plans alone
     constexpr double not_noticeable = 1e-5;  // of a step's seconds: many moves change nothing
-    std::vector<std::size_t> order;          // of those that may fit
+    const auto least = [&](std::size_t m) { return asked[m].at_least.step_seconds; };
+    std::vector<std::size_t> order;  // of those that may fit
     for (std::size_t m = 0; m < plans.size(); ++m) {
       if (asked[m].at_least.feasible()) order.push_back(m);
     }
-    const auto least = [&](std::size_t m) { return asked[m].at_least.step_seconds; };
     std::ranges::stable_sort(order, {}, least);
-    for (auto next = order.begin(); next != order.end() && least(*next) < (1.0 - not_noticeable) * best;) {
-      const auto first = next;
-      std::vector<Plan> together;
-      while (next != order.end() && (least(*next) == 0.0 || together.size() < at_a_time)) {
-        together.push_back(std::move(plans[*next++]));
+    std::size_t next = 0;
+    while (true) {
+      std::vector<std::size_t> together;
+      std::vector<Plan> asked_for;
+      while (next < order.size() && least(order[next]) < (1.0 - not_noticeable) * best &&
+             (least(order[next]) == 0.0 || together.size() < at_a_time)) {
+        together.push_back(order[next]);
+        asked_for.push_back(std::move(plans[order[next++]]));
       }
-      const std::vector<const KnownPlan*> answers = ask(std::move(together));
+      if (together.empty()) return;
+      const std::vector<const KnownPlan*> answers = ask(std::move(asked_for));
       for (std::size_t a = 0; a < answers.size(); ++a) {
-        asked[*(first + static_cast<std::ptrdiff_t>(a))].known = answers[a];
+        asked[together[a]].known = answers[a];
         if (answers[a]->fits()) best = std::min(best, answers[a]->found.step_seconds);
       }
     }
@@ -439,7 +444,7 @@ class JointSearch {
     ask(std::move(plans));
   }
 
-  /// The best plan beside what its next decisions would cost, none of which is better than it.
+  /// The best plan beside what its next decisions would cost, none of which is noticeably better.
   Plan explained() {
     const KnownPlan* best = nullptr;
     MovesByDimension moves;

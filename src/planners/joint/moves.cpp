@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "planners/joint/decision_rules.hpp"
-#include "planners/joint/plan_in_words.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {

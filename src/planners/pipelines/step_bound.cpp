@@ -225,7 +225,9 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
 }
 
 double StepBounds::seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan) {
-  // The first sub-batch of a pass goes on to the next stage before the others have come.
+  // Such steps have no bubble; places are priced in the order of ranks; and the first sub-batch of a pass goes on to
+  // the next stage before the others have come.
+  if (has_steps_that_overlap(plan.schedule.kind) || plan.mesh.placement != Mesh{}.placement) return 0.0;
   if (degrees.places > 1 && plan.schedule.sub_batches > 1) return 0.0;
   const std::vector<OperatorDecision> decisions = resolve(plan, request_.graph);
   for (std::size_t o = 0; o < decisions.size(); ++o) {

@@ -49,7 +49,9 @@ class StepBounds {
   /// @param plan of @p degrees.
   double seconds(const ParallelDegrees& degrees, const Plan& plan);
   /// The same of any plan whose blocks are decided alike, without its gradients' sums, which states and buckets of its
-  /// own decide. 0 also where blocks differ. @param degrees of @p plan, of different tensor ranks the most.
+  /// own decide, and without its updates where states are sharded. 0 also where blocks differ, steps overlap, nodes are
+  /// not in their order, or sub-batches go through several stages. @param degrees of @p plan, of different tensor ranks
+  /// the most.
   double seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan);
   /// What the kernels of @p plan take alone, whatever is sent meanwhile: also a bound where sub-batches or switches of
   /// overlap let more run under them. 0 as above.
