@@ -248,6 +248,29 @@ TEST(JointSearch, FewBlocksAreABoundOfEveryMove) {
   }
 }
 
+/// From wherever a search stands: of a product that gathers and scatters, and under gradients of weights, there is
+/// none.
+TEST(JointSearch, RingsAreThereBesideOtherLayoutsAndOverlap) {
+  const Setting setting({});
+  const PlanRequest request = setting.request(0);
+  const ParallelDegrees degrees{.tensor = 4, .sum = PartialSums::all_reduce, .micro_batches = 4};
+  Plan plan = plan_of_degrees(request, degrees);
+  plan.overlap.layout = "weight_gradient";
+  const auto move_of = [&](const Plan& from, std::string_view words) {
+    for (const Move& move : moves_of_tensor(request, from, std::array{degrees})) {
+      if (move.words == words) return move.plan;
+    }
+    ADD_FAILURE() << "no move: " << words;
+    return from;
+  };
+  for (const Plan& from : {plan, move_of(plan, "attn.proj: p0 1x1, p1 2x1, p2 2x1")}) {
+    for (const char* words : {"sums scattered", "products on rings in one direction"}) {
+      const Evaluation found = setting.evaluate()(move_of(from, words));
+      EXPECT_GT(found.step_seconds, 0.0) << words << ": " << found.missing;
+    }
+  }
+}
+
 /// Of a vocabulary that no number of ranks divides.
 TEST(JointSearch, BoundsLeaveOutNoBetterPlan) {
   const Setting setting({"model.vocabulary=50257", "model.hidden=128", "train.micro_batches=1"});
