@@ -8,8 +8,6 @@
 #include <array>
 #include <cstdlib>
 #include <map>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +21,7 @@
 #include "planners/pipelines/step_bound.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "support/refusal.hpp"
+#include "unit/predict/counted_evaluation.hpp"
 #include "unit/predict/small_gpt.hpp"
 
 namespace strata::predict::test_joint_search {
@@ -62,35 +61,6 @@ class Setting {
  private:
   PreparedPoint point_;
   PlanEvaluation evaluate_;
-};
-
-/// What another evaluation says, but for its bounds, and how often it is asked.
-class WithoutBounds : public Evaluate {
- public:
-  explicit WithoutBounds(const Evaluate& all) : all_(all) {}
-  Evaluation operator()(const Plan& plan) const override {
-    ++num_asked;
-    return all_(plan);
-  }
-  bool knows_seconds() const override { return all_.knows_seconds(); }
-  Evaluation account(const Plan& plan) const override { return all_.account(plan); }
-  Evaluation memory(const Plan& plan) const override { return all_.memory(plan); }
-  Evaluation least_memory(const Plan& plan) const override { return all_.least_memory(plan); }
-  PricedStep price(const Plan& plan, const ModelGraph& part) const override { return all_.price(plan, part); }
-  double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
-                            std::int64_t bytes) const override {
-    return all_.collective_seconds(kind, mesh, ranks, bytes);
-  }
-  mutable int num_asked = 0;
-
- protected:
-  const Evaluate& all_;
-};
-
-class WithBounds final : public WithoutBounds {
- public:
-  using WithoutBounds::WithoutBounds;
-  std::optional<Evaluation> at_least(const Plan& plan) const override { return all_.at_least(plan); }
 };
 
 /// Less to look at, for what holds of every search.
@@ -274,19 +244,18 @@ TEST(JointSearch, RingsAreThereBesideOtherLayoutsAndOverlap) {
 /// Of a vocabulary that no number of ranks divides.
 TEST(JointSearch, BoundsLeaveOutNoBetterPlan) {
   const Setting setting({"model.vocabulary=50257", "model.hidden=128", "train.micro_batches=1"});
-  int num_asked = 0, num_asked_without = 0;
+  int num_simulated = 0, num_simulated_without = 0;
   for (const double share : {0.2, 1.1}) {
     PlanRequest request = setting.request(between(setting, share), narrow);
-    const WithBounds with(setting.evaluate());
-    const WithoutBounds without(setting.evaluate());
+    const CountedEvaluation with(setting.evaluate()), without(setting.evaluate(), false);
     request.evaluate = &without;
     const double seconds = find_planner("auto").plan(request).why.predicted_seconds;
     request.evaluate = &with;
     EXPECT_LE(find_planner("auto").plan(request).why.predicted_seconds, seconds * 1.0001) << share;
-    num_asked += with.num_asked;
-    num_asked_without += without.num_asked;
+    num_simulated += with.num_simulated;
+    num_simulated_without += without.num_simulated;
   }
-  EXPECT_LT(num_asked, num_asked_without * 3 / 4);
+  EXPECT_LT(num_simulated, num_simulated_without * 3 / 4);
 }
 
 TEST(JointSearch, ThreadsChangeNothing) {

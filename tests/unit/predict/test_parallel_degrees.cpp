@@ -18,6 +18,7 @@
 #include "predict/prepared_point.hpp"
 #include "support/deep.hpp"
 #include "support/refusal.hpp"
+#include "unit/predict/counted_evaluation.hpp"
 
 namespace strata::predict::test_parallel_degrees {
 namespace {
@@ -71,30 +72,6 @@ name = "3d"
 Experiment experiment(const std::vector<std::string>& overrides, const char* text = small_gpt) {
   return expand(read_experiment(text, "e.toml", overrides), "simulated").points.at(0).experiment;
 }
-
-/// Counts what it simulates.
-class Counted final : public Evaluate {
- public:
-  explicit Counted(const PlanEvaluation& of) : of_(of) {}
-  Evaluation operator()(const Plan& plan) const override {
-    const Evaluation evaluation = of_(plan);
-    num_simulated += evaluation.step_seconds > 0.0 ? 1 : 0;
-    return evaluation;
-  }
-  bool knows_seconds() const override { return of_.knows_seconds(); }
-  Evaluation account(const Plan& plan) const override { return of_.account(plan); }
-  Evaluation memory(const Plan& plan) const override { return of_.memory(plan); }
-  Evaluation least_memory(const Plan& plan) const override { return of_.least_memory(plan); }
-  PricedStep price(const Plan& plan, const ModelGraph& part) const override { return of_.price(plan, part); }
-  double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
-                            std::int64_t bytes) const override {
-    return of_.collective_seconds(kind, mesh, ranks, bytes);
-  }
-  mutable int num_simulated = 0;
-
- private:
-  const PlanEvaluation& of_;
-};
 
 struct Combination {
   ParallelDegrees degrees;
@@ -203,7 +180,7 @@ void expect_fastest(const std::vector<std::string>& words, std::size_t at_least_
   for (int less = 0; less < 4; ++less) {
     const Combination& best = fastest_within(all, capacity);
     if (best.peak_bytes > capacity) break;
-    const Counted counted(evaluate);
+    const CountedEvaluation counted(evaluate);
     const Plan plan = setting.search({}, capacity, counted);
     EXPECT_EQ(plan.why.predicted_seconds, best.seconds) << plan.why.binding;
     EXPECT_EQ(plan.why.predicted_peak_bytes, best.peak_bytes) << plan.why.binding;
@@ -255,7 +232,7 @@ TEST(ParallelDegrees, MicroBatchesAreSearchedWhereAsked) {
     return c.degrees.micro_batches > 1 && 64 / c.degrees.micro_batches % c.degrees.data(8) != 0;
   });
   const Combination& best = fastest_within(all, std::int64_t{1} << 50);
-  const Counted counted(evaluate);
+  const CountedEvaluation counted(evaluate);
   const Plan plan = setting.search({{"micro_batches", std::string("planner")}}, 0, counted);
   EXPECT_EQ(plan.why.predicted_seconds, best.seconds) << plan.why.binding;
   EXPECT_LT(counted.num_simulated, static_cast<int>(all.size()) / 4);

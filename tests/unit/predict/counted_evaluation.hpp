@@ -1,0 +1,43 @@
+#pragma once
+
+/// @file
+/// What another evaluation says, and how many plans it is asked to simulate.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "planners/evaluate.hpp"
+
+namespace strata {
+
+class CountedEvaluation final : public Evaluate {
+ public:
+  /// @param of outlives this. @param tells_bounds else at_least() says nothing, so that every plan is simulated.
+  explicit CountedEvaluation(const Evaluate& of, bool tells_bounds = true) : of_(of), tells_bounds_(tells_bounds) {}
+  Evaluation operator()(const Plan& plan) const override {
+    Evaluation evaluation = of_(plan);
+    num_simulated += evaluation.step_seconds > 0.0 ? 1 : 0;
+    return evaluation;
+  }
+  bool knows_seconds() const override { return of_.knows_seconds(); }
+  std::optional<Evaluation> at_least(const Plan& plan) const override {
+    return tells_bounds_ ? of_.at_least(plan) : std::nullopt;
+  }
+  Evaluation account(const Plan& plan) const override { return of_.account(plan); }
+  Evaluation memory(const Plan& plan) const override { return of_.memory(plan); }
+  Evaluation least_memory(const Plan& plan) const override { return of_.least_memory(plan); }
+  PricedStep price(const Plan& plan, const ModelGraph& part) const override { return of_.price(plan, part); }
+  double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
+                            std::int64_t bytes) const override {
+    return of_.collective_seconds(kind, mesh, ranks, bytes);
+  }
+
+  mutable int num_simulated = 0;
+
+ private:
+  const Evaluate& of_;
+  bool tells_bounds_;
+};
+
+}  // namespace strata
