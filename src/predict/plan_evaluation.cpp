@@ -130,6 +130,10 @@ Evaluation PlanEvaluation::operator()(const Plan& plan) const {
 bool PlanEvaluation::knows_seconds() const { return knows_costs(point_, "planner.cost"); }
 
 std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
+  // Of a vocabulary that does not divide some ranks have a token more, and with other samples and stages that makes
+  // many Programs: without the tokens that are left over all have as many.
+  const ModelGraph* even = with_even_vocabulary(most_tensor_ranks(plan));
+  if (even == nullptr && plan.optimizer.sharding != "inter_tensor") return std::nullopt;
   std::string text = text_of_any_mode(plan);
   {
     const std::scoped_lock lock(mutex_);
@@ -141,9 +145,6 @@ std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
     PreparedPoint point = point_;
     point.plan = plan;
     point.assigns_addresses = false;
-    // Of a vocabulary that does not divide some ranks have a token more, and with other samples and stages that makes
-    // many Programs: without the tokens that are left over all have as many.
-    const ModelGraph* even = with_even_vocabulary(most_tensor_ranks(plan));
     if (even != nullptr) {
       point.graph = *even;
       point.plan.stages = by_name(plan.stages, point_.graph);
