@@ -36,10 +36,20 @@ std::int64_t live_bytes(const Plan& plan, const ModelGraph& graph, int rank, Ker
   return memory_peak(lower(plan, graph, rank, kernels)).total_bytes;
 }
 
-/// The same of the fullest rank of each place in the pipeline.
-std::vector<std::int64_t> live_bytes_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels) {
+/// Those of fullest_ranks() that stand at @p places; empty: all.
+std::vector<int> fullest_ranks_at(std::span<const int> places, const Plan& plan, const ModelGraph& graph) {
+  std::vector<int> ranks = fullest_ranks(plan, graph);
+  if (places.empty()) return ranks;
+  std::erase_if(
+      ranks, [&](int rank) { return std::ranges::find(places, coordinate(plan.mesh, "stage", rank)) == places.end(); });
+  return ranks;
+}
+
+/// The same of the fullest rank of each of @p places in the pipeline.
+std::vector<std::int64_t> live_bytes_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
+                                              std::span<const int> places) {
   std::vector<std::int64_t> by_place(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
-  for (const int rank : fullest_ranks(plan, graph)) {
+  for (const int rank : fullest_ranks_at(places, plan, graph)) {
     std::int64_t& of_place = by_place[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
     of_place = std::max(of_place, live_bytes(plan, graph, rank, kernels));
   }
@@ -94,12 +104,13 @@ std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph
 
 }  // namespace
 
-PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels) {
+PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
+                       std::span<const int> places) {
   verify(plan, graph);
   const Plan few = with_few_micro_batches(plan);
   PlanMemory memory;
   memory.stage_peak_bytes.resize(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
-  for (const int rank : fullest_ranks(few, graph)) {
+  for (const int rank : fullest_ranks_at(places, few, graph)) {
     const Program program = lower(few, graph, rank, kernels);
     std::int64_t& of_stage = memory.stage_peak_bytes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
     of_stage = std::max(of_stage, program.arena_bytes);
@@ -110,17 +121,17 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTr
   return memory;
 }
 
-std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph,
-                                                const KernelTraits& kernels) {
+std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
+                                                std::span<const int> places) {
   if (plan.stages.count == 1) return {least_bytes_of_few_blocks(plan, graph, kernels)};
   const bool keeps_all = plan.schedule.kind == ScheduleKind::gpipe;
   const Plan few = keeps_all ? with_at_most(plan, enough_micro_batches) : with_full_pipeline(plan);
   const Plan one_more = with_at_most(plan, few.schedule.micro_batches + 1);
-  if (keeps_all ? one_more == plan : few == plan) return plan_memory(plan, graph, kernels).stage_peak_bytes;
+  if (keeps_all ? one_more == plan : few == plan) return plan_memory(plan, graph, kernels, places).stage_peak_bytes;
   verify(plan, graph);
-  std::vector<std::int64_t> by_place = live_bytes_by_place(few, graph, kernels);
+  std::vector<std::int64_t> by_place = live_bytes_by_place(few, graph, kernels, places);
   if (keeps_all) {
-    const std::vector<std::int64_t> of_one_more = live_bytes_by_place(one_more, graph, kernels);
+    const std::vector<std::int64_t> of_one_more = live_bytes_by_place(one_more, graph, kernels, places);
     const int left_out = plan.schedule.micro_batches - few.schedule.micro_batches;
     for (std::size_t p = 0; p < by_place.size(); ++p) by_place[p] += left_out * (of_one_more[p] - by_place[p]);
   }

@@ -5,6 +5,7 @@
 /// its blocks. There is no other account of a step's memory.
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "ir/model/model_graph.hpp"
@@ -21,7 +22,9 @@ struct PlanMemory {
 };
 
 /// To the byte. @throws Unsupported where lowering refuses, as all of this file.
-PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels);
+/// @param places of the pipeline, of which alone ranks are lowered: of others it says 0; empty: all.
+PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
+                       std::span<const int> places = {});
 
 /// Live bytes of a rank at its fullest moment from Programs of two and of three of each run of equal blocks: blocks
 /// that are left out add what the third adds. A step's live bytes are at every moment a sum over blocks, and the most
@@ -32,8 +35,10 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTr
 /// interleaved stages as many are lowered as are in flight, and a few: more make no moment fuller. Of those of gpipe,
 /// which are all in flight, three and four are, and the others add what the fourth does, as blocks do. Those of other
 /// schedules need what plan_memory() says.
+/// @param places as of plan_memory().
 /// @return by place in the pipeline.
-std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels);
+std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
+                                                std::span<const int> places = {});
 /// Of the fullest place.
 std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels);
 

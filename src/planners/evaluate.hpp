@@ -62,6 +62,10 @@ struct PricedStep {
   double overhead_seconds = 0.0;   ///< of every step, beside all instructions
 };
 
+/// Which Programs say what plans need: those of few micro-batches or blocks, which need no more than those of all and
+/// nearly always as much, or those of all.
+enum class PeaksOf : std::uint8_t { few, all };
+
 /// Pure: equal plans get equal answers, on every rank.
 class Evaluate {
  public:
@@ -82,6 +86,18 @@ class Evaluate {
   /// As memory(), faster and never more, from Programs of few of the blocks, or of a pipeline's micro-batches: what
   /// does not fit by this is left out; of what does, memory() has the last word.
   virtual Evaluation least_memory(const Plan& plan) const = 0;
+  /// stage_peak_bytes of least_memory() or of memory() for @p places of the pipeline, in their order: an evaluation
+  /// that lowers lowers ranks of those alone. Empty where lowering refuses.
+  virtual std::vector<std::int64_t> peaks_of_places(const Plan& plan, std::span<const int> places,
+                                                    PeaksOf programs) const {
+    const std::vector<std::int64_t> all =
+        (programs == PeaksOf::few ? least_memory(plan) : memory(plan)).stage_peak_bytes;
+    std::vector<std::int64_t> asked;
+    for (const int place : places) {
+      if (!all.empty()) asked.push_back(all[static_cast<std::size_t>(place)]);
+    }
+    return asked;
+  }
   /// The step of @p plan for @p part, which is of the model, such as a few of its blocks. One Program is lowered.
   /// @throws UserError as operator().
   virtual PricedStep price(const Plan& plan, const ModelGraph& part) const = 0;

@@ -248,6 +248,20 @@ Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
   return evaluation;
 }
 
+std::vector<std::int64_t> PlanEvaluation::peaks_of_places(const Plan& plan, std::span<const int> places,
+                                                          PeaksOf programs) const {
+  std::vector<std::int64_t> asked;
+  try {
+    const std::vector<std::int64_t> by_place =
+        programs == PeaksOf::few ? least_memory_by_place(plan, point_.graph, kernels_of(point_), places)
+                                 : plan_memory(plan, point_.graph, kernels_of(point_), places).stage_peak_bytes;
+    for (const int place : places) asked.push_back(by_place[static_cast<std::size_t>(place)]);
+  } catch (const Unsupported&) {
+    asked.clear();
+  }
+  return asked;
+}
+
 PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const {
   PricedStep priced;
   Program program;

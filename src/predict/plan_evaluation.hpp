@@ -32,6 +32,8 @@ class PlanEvaluation final : public Evaluate {
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
   Evaluation least_memory(const Plan& plan) const override;
+  std::vector<std::int64_t> peaks_of_places(const Plan& plan, std::span<const int> places,
+                                            PeaksOf programs) const override;
   PricedStep price(const Plan& plan, const ModelGraph& part) const override;
   double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
                             std::int64_t bytes) const override;

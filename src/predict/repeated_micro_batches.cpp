@@ -25,9 +25,22 @@ bool are_alike(const Instruction& a, const Instruction& b) {
          (!a.is_collective() || (a.collective == b.collective && a.group == b.group));
 }
 
+/// Of each instruction of the body: the micro-batch that it belongs to. Reductions of gradients are not counted by
+/// micro-batches: they belong to the one behind whose passes they stand.
+std::vector<int> micro_batches_of(const Program& program, int sub_batches) {
+  std::vector<int> all;
+  int last = 0;
+  for (const Instruction& in : program.body) {
+    if (in.phase != Phase::reduce) last = in.micro_batch / sub_batches;
+    all.push_back(last);
+  }
+  return all;
+}
+
 /// Of one class: its Program, and what its rank did, in the steady step and beside it, on the clock of all steps.
 struct ClassEvents {
   const Program* program;
+  std::vector<int> micro_batches;  ///< by instruction of the body
   std::span<const TimelineEvent> events;
   std::int64_t steady_step;
 };
@@ -35,11 +48,11 @@ struct ClassEvents {
 /// Compares micro-batches of one plan.
 class Comparison {
  public:
-  Comparison(const Plan& plan, const ComparedMicroBatches& compared, double period_seconds)
-      : compared_(compared), sub_batches_(plan.schedule.sub_batches), period_ns_(period_seconds * 1e9) {}
+  Comparison(const ComparedMicroBatches& compared, double period_seconds)
+      : compared_(compared), period_ns_(period_seconds * 1e9) {}
 
   bool repeats(const ClassEvents& of_class) const {
-    const ByMicroBatch instructions = compared_instructions(*of_class.program);
+    const ByMicroBatch instructions = compared_instructions(of_class);
     if (instructions.empty()) return false;
     std::vector<const TimelineEvent*> of_instruction(of_class.program->body.size());
     for (const TimelineEvent& event : of_class.events) {
@@ -62,12 +75,11 @@ class Comparison {
   /// Instructions of the compared micro-batches, in order; empty where they are not alike.
   using ByMicroBatch = std::vector<std::vector<std::size_t>>;
 
-  int micro_batch(const Instruction& in) const { return in.micro_batch / sub_batches_; }
-
-  ByMicroBatch compared_instructions(const Program& program) const {
+  ByMicroBatch compared_instructions(const ClassEvents& of_class) const {
+    const Program& program = *of_class.program;
     ByMicroBatch compared(static_cast<std::size_t>(compared_.last - compared_.first + 1));
     for (std::size_t i = 0; i < program.body.size(); ++i) {
-      const int m = micro_batch(program.body[i]);
+      const int m = of_class.micro_batches[i];
       if (m < compared_.first || m > compared_.last) continue;
       compared[static_cast<std::size_t>(m - compared_.first)].push_back(i);
     }
@@ -90,13 +102,12 @@ class Comparison {
   bool are_alone(const ClassEvents& of_class, std::int64_t begin_ns, std::int64_t end_ns) const {
     return std::ranges::none_of(of_class.events, [&](const TimelineEvent& event) {
       if (event.begin_ns >= end_ns || event.end_ns <= begin_ns) return false;
-      const int m = micro_batch(of_class.program->body[static_cast<std::size_t>(event.instruction)]);
+      const int m = of_class.micro_batches[static_cast<std::size_t>(event.instruction)];
       return event.step != of_class.steady_step || m < compared_.first - 1 || m > compared_.last + 1;
     });
   }
 
   ComparedMicroBatches compared_;
-  int sub_batches_;  ///< that instructions count within a micro-batch
   double period_ns_;
 };
 
@@ -151,59 +162,17 @@ SimulationResult simulation_of_all(const SimulatedFew& few, const SimulatedFew& 
   return all;
 }
 
-}  // namespace
-
-std::optional<ComparedMicroBatches> compared_micro_batches(const Plan& plan) {
-  ComparedMicroBatches compared;
-  switch (plan.schedule.kind) {
-    case ScheduleKind::simultaneous: compared = {.simulated = 6, .first = 2, .last = 4}; break;
-    case ScheduleKind::one_forward_one_backward: {
-      const int places = axis_size(plan.mesh, "stage");
-      compared = {.simulated = 4 * places + 4, .first = 2 * places, .last = 3 * places + 2};
-      break;
-    }
-    default: return std::nullopt;
-  }
-  if (plan.schedule.micro_batches <= 2 * compared.simulated) return std::nullopt;
-  return compared;
-}
-
-bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared, const LoweredJob& lowered,
-                          const SimulationResult& simulation, double period_seconds) {
-  if (simulation.period_steps != 1) return false;
-  std::map<int, std::vector<TimelineEvent>> by_representative;
-  for (const TimelineEvent& event : simulation.events) by_representative[event.rank].push_back(event);
-  const Comparison comparison(plan, compared, period_seconds);
-  for (std::size_t c = 0; c < lowered.programs.size(); ++c) {
-    std::vector<TimelineEvent>& events = by_representative[lowered.programs[c].rank];
-    for (TimelineEvent& event : events) {
-      const std::int64_t zero_ns = simulation.steps[static_cast<std::size_t>(event.step)][c].begin_ns;
-      event.begin_ns += zero_ns;
-      event.end_ns += zero_ns;
-    }
-    if (!comparison.repeats({&lowered.programs[c], events, simulation.steady_step})) return false;
-  }
-  return true;
-}
-
-std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const CostModel& costs) {
-  const SimulateSection& simulate = point.experiment.simulate;
-  if (simulate.noise > 0.0 || !simulate.straggler_ranks.empty()) return std::nullopt;
-  const std::optional<ComparedMicroBatches> compared = compared_micro_batches(point.plan);
-  if (!compared) return std::nullopt;
-  SimulatedFew few, one_fewer;
-  try {
-    one_fewer = simulated_few(point, costs, compared->simulated - 1, false);
-    few = simulated_few(point, costs, compared->simulated, true);
-  } catch (const Unsupported&) {
-    return std::nullopt;
-  }
+/// Nothing where those compared do not repeat. @throws Unsupported as lowering does.
+std::optional<RepeatedStep> told_from(const PreparedPoint& point, const CostModel& costs,
+                                      const ComparedMicroBatches& compared) {
+  const SimulatedFew one_fewer = simulated_few(point, costs, compared.simulated - 1, false);
+  SimulatedFew few = simulated_few(point, costs, compared.simulated, true);
   const double period_seconds = steady_step_seconds(few.simulation) - steady_step_seconds(one_fewer.simulation);
   if (!adds_the_same_everywhere(few, one_fewer, period_seconds) ||
-      !micro_batches_repeat(point.plan, *compared, few.lowered, few.simulation, period_seconds)) {
+      !micro_batches_repeat(point.plan, compared, few.lowered, few.simulation, period_seconds)) {
     return std::nullopt;
   }
-  const int left_out = point.plan.schedule.micro_batches - compared->simulated;
+  const int left_out = point.plan.schedule.micro_batches - compared.simulated;
   RepeatedStep all{.lowered = {}, .simulation = simulation_of_all(few, one_fewer, left_out), .row = {}};
   all.lowered = std::move(few.lowered);
   all.row = step_row(point, all.lowered, all.simulation, 0);
@@ -213,6 +182,65 @@ std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const Cost
     all.row.sent_bytes[kind] = of_all(all.row.sent_bytes[kind], account.sent_bytes[kind], left_out);
   }
   return all;
+}
+
+}  // namespace
+
+std::vector<ComparedMicroBatches> compared_micro_batches(const Plan& plan) {
+  constexpr std::size_t most = 3;
+  ComparedMicroBatches compared;
+  switch (plan.schedule.kind) {
+    case ScheduleKind::simultaneous: compared = {.simulated = 6, .first = 2, .last = 4}; break;
+    case ScheduleKind::one_forward_one_backward: {
+      const int places = axis_size(plan.mesh, "stage");
+      compared = {.simulated = 4 * places + 4, .first = 2 * places, .last = 3 * places + 2};
+      break;
+    }
+    default: return {};
+  }
+  std::vector<ComparedMicroBatches> all;
+  while (plan.schedule.micro_batches > 2 * compared.simulated && all.size() < most) {
+    all.push_back(compared);
+    const int more = compared.simulated;
+    compared = {.simulated = compared.simulated + more, .first = compared.first + more, .last = compared.last + more};
+  }
+  return all;
+}
+
+bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared, const LoweredJob& lowered,
+                          const SimulationResult& simulation, double period_seconds) {
+  if (simulation.period_steps != 1) return false;
+  std::map<int, std::vector<TimelineEvent>> by_representative;
+  for (const TimelineEvent& event : simulation.events) by_representative[event.rank].push_back(event);
+  const Comparison comparison(compared, period_seconds);
+  for (std::size_t c = 0; c < lowered.programs.size(); ++c) {
+    std::vector<TimelineEvent>& events = by_representative[lowered.programs[c].rank];
+    for (TimelineEvent& event : events) {
+      const std::int64_t zero_ns = simulation.steps[static_cast<std::size_t>(event.step)][c].begin_ns;
+      event.begin_ns += zero_ns;
+      event.end_ns += zero_ns;
+    }
+    const Program& program = lowered.programs[c];
+    if (!comparison.repeats({.program = &program,
+                             .micro_batches = micro_batches_of(program, plan.schedule.sub_batches),
+                             .events = events,
+                             .steady_step = simulation.steady_step})) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const CostModel& costs) {
+  const SimulateSection& simulate = point.experiment.simulate;
+  if (simulate.noise > 0.0 || !simulate.straggler_ranks.empty()) return std::nullopt;
+  try {
+    for (const ComparedMicroBatches& compared : compared_micro_batches(point.plan)) {
+      if (std::optional<RepeatedStep> all = told_from(point, costs, compared)) return all;
+    }
+  } catch (const Unsupported&) {
+  }
+  return std::nullopt;
 }
 
 }  // namespace strata::predict

@@ -7,6 +7,7 @@
 /// micro-batches takes what one of few takes, and that much more for each that is left out.
 
 #include <optional>
+#include <vector>
 
 #include "cost/cost_model.hpp"
 #include "ir/plan/plan.hpp"
@@ -24,9 +25,12 @@ struct ComparedMicroBatches {
 
 /// One after another: of six the third to the fifth. In a pipeline of S places with one forward and one backward in
 /// turn, where S of them are under way at a time: of 4 S + 4 those behind the first 2 S, with which the pipeline fills,
-/// S + 3 of them, so that there is a moment at which all that is under way anywhere is compared. Nothing where @p plan
-/// has so few micro-batches that simulating all of them is less work, or its schedule is another one.
-std::optional<ComparedMicroBatches> compared_micro_batches(const Plan& plan);
+/// S + 3 of them, so that there is a moment at which all that is under way anywhere is compared. Where those do not
+/// repeat, later ones may: messages of the first micro-batches may take longer than those compute, and first fit may
+/// settle late. So twice as many micro-batches follow, and four times. None where @p plan has so few micro-batches that
+/// simulating all of them is less work, or its schedule is another one.
+/// @return in the order in which they are to be asked.
+std::vector<ComparedMicroBatches> compared_micro_batches(const Plan& plan);
 
 /// @p simulation, of a step of @p compared.simulated micro-batches of @p plan with its events, has micro-batches that
 /// repeat each @p period_seconds. Where steps overlap, nothing of another step is under way beside those compared.

@@ -57,12 +57,24 @@ class StagedOperators {
     for (std::size_t p = 0; p < users.size(); ++p) {
       if (places.places_of(users[p]).size() > 1) shared_.push_back(static_cast<int>(p));
     }
+    std::vector<int> sharing;  // operators
+    for (std::size_t o = 0; o < request.graph.operators.size(); ++o) {
+      const bool shares = std::ranges::any_of(request.graph.operators[o].parameters, [&](int parameter) {
+        return std::ranges::find(shared_, parameter) != shared_.end();
+      });
+      if (shares) sharing.push_back(static_cast<int>(o));
+    }
     for (int place = 0; place < places.num_places(); ++place) {
       const StagesOfPlace held = places.of(place);
       std::vector<Stage> here;
       for (int s = held.first; s < held.end; s += held.apart) here.push_back(stages_[static_cast<std::size_t>(s)]);
       graphs_.push_back(
           std::make_unique<ModelGraph>(part_of_tensor_rank(graph_of(request.graph, here), degrees.tensor)));
+      std::vector<int>& operators = operators_.emplace_back();
+      for (const Stage& stage : here) {
+        for (int o = stage.first_operator; o < stage.end(); ++o) operators.push_back(o);
+      }
+      operators.insert(operators.end(), sharing.begin(), sharing.end());
     }
   }
 
@@ -124,7 +136,7 @@ class StagedOperators {
       std::vector<Found> found;
       for (const auto& of_place : smallest) found.push_back(of_place[std::min(i, of_place.size() - 1)]);
       PlanWithStates plan = with_rules(all->operators, found);
-      const std::vector<std::int64_t>& peaks = program_peaks(plan.plan, PeaksOf::few);
+      const std::vector<std::int64_t> peaks = program_peaks(plan.plan, PeaksOf::few);
       plan.peak_bytes = peaks.empty() ? 0 : *std::ranges::max_element(peaks);
       if (plan.peak_bytes <= capacity()) return std::nullopt;
       if (!least || plan.peak_bytes < least->peak_bytes) least = std::move(plan);
@@ -281,22 +293,39 @@ class StagedOperators {
     result.seconds = slowest + others * (most_computed / degrees_.chunks + 2.0 * message);
     if (request_.evaluate != nullptr && capacity() > 0) {
       // None where it does not lower: then the closed form decides.
-      if (const auto& peaks = program_peaks(result.plan, asked.value_or(last_word_)); peaks.size() == graphs_.size())
-        peaks_ = peaks;
+      if (auto peaks = program_peaks(result.plan, asked.value_or(last_word_)); !peaks.empty())
+        peaks_ = std::move(peaks);
     }
     result.peak_bytes = *std::ranges::max_element(peaks_);
     return result;
   }
 
-  /// By place; empty where it does not lower. Searches come to the same plans, and lowering takes most of their time.
-  const std::vector<std::int64_t>& program_peaks(const Plan& plan, PeaksOf lowered) {
-    std::vector<Account>& accounts = lowered == PeaksOf::few ? accounts_of_few_ : accounts_;
-    const auto known = std::ranges::find(accounts, plan.operators, &Account::operators);
-    if (known != accounts.end()) return known->stage_peak_bytes;
-    const Evaluation found =
-        lowered == PeaksOf::few ? request_.evaluate->least_memory(plan) : request_.evaluate->memory(plan);
-    accounts.push_back({plan.operators, found.stage_peak_bytes});
-    return accounts.back().stage_peak_bytes;
+  /// By place; empty where it does not lower. Searches come to the same plans of a place, and lowering takes most of
+  /// their time: of a place that holds its states as it did before, nothing is lowered.
+  std::vector<std::int64_t> program_peaks(const Plan& plan, PeaksOf programs) {
+    const std::vector<OperatorDecision> decisions = resolve(plan, request_.graph);
+    std::vector<std::int64_t> peaks(graphs_.size());
+    std::vector<Account> asked;
+    std::vector<int> places;
+    for (std::size_t p = 0; p < graphs_.size(); ++p) {
+      Account account{.place = static_cast<int>(p), .programs = programs};
+      for (const int o : operators_[p]) account.decisions.push_back(decisions[static_cast<std::size_t>(o)]);
+      const auto known = std::ranges::find_if(accounts_, [&](const Account& other) { return other.is_of(account); });
+      if (known != accounts_.end()) {
+        peaks[p] = known->peak_bytes;
+      } else {
+        places.push_back(account.place);
+        asked.push_back(std::move(account));
+      }
+    }
+    if (asked.empty()) return peaks;
+    const std::vector<std::int64_t> found = request_.evaluate->peaks_of_places(plan, places, programs);
+    if (found.empty()) return {};
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      peaks[static_cast<std::size_t>(places[i])] = asked[i].peak_bytes = found[i];
+      accounts_.push_back(std::move(asked[i]));
+    }
+    return peaks;
   }
 
   /// From the place before to place @p place.
@@ -326,11 +355,18 @@ class StagedOperators {
   std::int64_t samples_computed_;  ///< what a rank computes and keeps of them is what so many take
   std::vector<int> shared_;
   std::vector<std::unique_ptr<ModelGraph>> graphs_;  ///< by place
+  std::vector<std::vector<int>> operators_;          ///< by place: its own, and all that use a parameter of several
+  /// What a place's fullest rank needs: plans of the same degrees differ by nothing else.
   struct Account {
-    std::vector<OperatorRule> operators;
-    std::vector<std::int64_t> stage_peak_bytes;
+    int place = 0;
+    PeaksOf programs = PeaksOf::all;
+    std::vector<OperatorDecision> decisions{};  ///< on operators_ of the place
+    std::int64_t peak_bytes = 0;
+    bool is_of(const Account& other) const {
+      return place == other.place && programs == other.programs && decisions == other.decisions;
+    }
   };
-  std::vector<Account> accounts_, accounts_of_few_;
+  std::vector<Account> accounts_;
   std::vector<std::int64_t> peaks_;  ///< by place, of the last plan
   bool everything_replicated_ = false;
 };

@@ -21,10 +21,6 @@ struct PlanWithStates {
   std::int64_t peak_bytes = 0;  ///< 0: the same; of what does not fit a bound from below
 };
 
-/// Which Programs say what plans need: those of few micro-batches or blocks, which need no more than those of all and
-/// nearly always as much, or those of all.
-enum class PeaksOf : std::uint8_t { few, all };
-
 /// What may be made of a plan of @p degrees, whose states are replicated: the plans of which the fastest that fits is
 /// taken, or one that does not fit. Gradients may be summed otherwise.
 using DecideStates =

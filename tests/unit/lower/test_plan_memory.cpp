@@ -141,6 +141,12 @@ TEST(PlanMemory, OfAFullPipelineIsThatOfAllItsMicroBatches) {
           const std::vector<std::int64_t> whole = plan_memory(plan, graph, some_workspace).stage_peak_bytes,
                                           least = least_memory_by_place(plan, graph, some_workspace);
           ASSERT_EQ(least.size(), whole.size());
+          const int last = places - 1;  // Asked about alone, it needs as much.
+          std::vector<std::int64_t> of_last(whole.size());
+          of_last.back() = whole.back();
+          EXPECT_EQ(plan_memory(plan, graph, some_workspace, std::span(&last, 1)).stage_peak_bytes, of_last);
+          of_last.back() = least.back();
+          EXPECT_EQ(least_memory_by_place(plan, graph, some_workspace, std::span(&last, 1)), of_last);
           for (std::size_t place = 0; place < whole.size(); ++place) {
             const std::string where =
                 fmt::format("{}, place {} of {}, {} micro-batches", mode, place, places, plan.schedule.micro_batches);
