@@ -1,6 +1,5 @@
 #include "lower/layouts/cut_tensor.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -41,13 +40,9 @@ Packing parts_of(const AtomicAxes& axes, const CutTensor& tensor, const HeldPart
 
 std::int64_t longest_part(const AtomicAxes& axes, const CutTensor& tensor, const TensorLayout& from,
                           const TensorLayout& to, const std::vector<int>& group) {
-  std::int64_t longest = 0;
-  for (const int sender : group) {
-    for (const int receiver : group) {
-      longest = std::max(longest, num_elements(shared_part(axes, tensor, {from, sender}, {to, receiver})));
-    }
-  }
-  return longest;
+  // Of a dim that does not divide the last parts are short or empty: the lower the coordinates of both, the more there
+  // is, and the first member's are the lowest.
+  return num_elements(shared_part(axes, tensor, {from, group.front()}, {to, group.front()}));
 }
 
 }  // namespace strata

@@ -38,7 +38,8 @@ std::vector<DimPart> shared_part(const AtomicAxes& axes, const CutTensor& tensor
 Packing parts_of(const AtomicAxes& axes, const CutTensor& tensor, const HeldPart& mine, const TensorLayout& layout,
                  const std::vector<int>& group);
 
-/// The most elements that a member of @p group, holding it as @p from, has of what one holds as @p to.
+/// The most elements that a member of @p group, holding it as @p from, has of what one holds as @p to. Of group(),
+/// whose first member is at coordinate 0 of every axis along which they differ.
 std::int64_t longest_part(const AtomicAxes& axes, const CutTensor& tensor, const TensorLayout& from,
                           const TensorLayout& to, const std::vector<int>& group);
 
