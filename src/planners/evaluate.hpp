@@ -105,6 +105,9 @@ class Evaluate {
   /// @throws UserError as operator().
   virtual double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
                                     std::int64_t bytes) const = 0;
+  /// All that a rank of @p mesh sends goes through one NIC, which nobody else uses: several collectives at a time take
+  /// together as long as one after another.
+  virtual bool has_a_nic_to_itself(const Mesh& /*mesh*/) const { return false; }
   /// Of a message of @p bytes from one rank of @p mesh to another, alone.
   double message_seconds(const Mesh& mesh, int from, int to, std::int64_t bytes) const {
     return collective_seconds(Collective::send, mesh, std::array{from, to}, bytes);

@@ -17,8 +17,9 @@
 /// Refuses:    what `3d` and `osdp` refuse; more than one slice beside tensor ranks, which
 ///             nothing lowers: of several tensor ranks operators are held whole (slices = -1), and where slices are
 ///             asked for no tensor ranks are looked at.
-/// Planner:    for each combination of degrees, in the order of a bound of what it takes at least, the states by closed
-///             form within what Programs leave of the memory; of those the fastest simulated step. Where nobody
+/// Planner:    for each combination of degrees, in the order of a bound of what it takes at least (what has to be
+///             sharded is gathered for every micro-batch), the states by closed form within what Programs leave of the
+///             memory; of those the fastest simulated step. Where nobody
 ///             simulates whole weights and a stage a rank are compared by closed form. Of data ranks alone `osdp`'s own
 ///             plan stands beside the others, so that this is never slower. A batch of the planner's is `osdp`'s.
 /// Differs:    a parameter of two places, a tied table, is held one way in both and never cut. What a place's Program
@@ -77,7 +78,7 @@ class ThreeDPlusOsdp final : public Planner {
       asked.base.global_batch = of_osdp->plan.global_batch;
     }
     std::unique_ptr<CostModel> costs;
-    return fastest_degrees(asked, [&](const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks) {
+    const auto decide = [&](const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks) {
       // Nothing communicates less than replicas, and nothing has to be saved.
       if (simulates && !is_limited) return std::vector<PlanWithStates>{{.plan = replicated}};
       if (costs == nullptr) {
@@ -91,7 +92,8 @@ class ThreeDPlusOsdp final : public Planner {
         if (of_osdp) plans.push_back(*of_osdp);
       }
       return plans;
-    });
+    };
+    return fastest_degrees(asked, decide, request.option<bool>("sdp") ? HeldStates::any : HeldStates::dp_or_zdp);
   }
 
  private:

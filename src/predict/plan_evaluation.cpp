@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <utility>
@@ -302,6 +303,12 @@ double PlanEvaluation::collective_seconds(Collective kind, const Mesh& mesh, std
                                           std::int64_t bytes) const {
   const Placement place = placement(ranks, mesh.ranks_per_node, point_.leaves_that_matter());
   return costs().collective(kind, bytes, place).seconds;
+}
+
+bool PlanEvaluation::has_a_nic_to_itself(const Mesh& mesh) const {
+  if (mesh.num_ranks() < 2 || mesh.ranks_per_node != 1 || costs().nics_per_node() != 1) return false;
+  const Placement neighbours = placement(std::array{0, 1}, mesh.ranks_per_node, point_.leaves_that_matter());
+  return costs().collective(Collective::all_gather, 1, neighbours).nics_used == 1;
 }
 
 const CostModel& PlanEvaluation::costs() const {

@@ -37,6 +37,7 @@ class PlanEvaluation final : public Evaluate {
   PricedStep price(const Plan& plan, const ModelGraph& part) const override;
   double collective_seconds(Collective kind, const Mesh& mesh, std::span<const int> ranks,
                             std::int64_t bytes) const override;
+  bool has_a_nic_to_itself(const Mesh& mesh) const override;
 
  private:
   /// Made when the first plan needs them: a mode that never asks needs no profile.

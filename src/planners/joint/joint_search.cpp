@@ -119,10 +119,10 @@ class JointSearch {
       asked.base.global_batch = best_->plan.global_batch;
     }
     if (dimensions_.has(Dimension::recompute)) asked.base.recompute = Recompute::none;
-    StepBounds& bounds = bounds_.emplace(asked, GradientSums::unknown);
+    StepBounds& bounds = bounds_.emplace(asked, HeldStates::any);
     PlanRequest smallest = asked;
     if (dimensions_.has(Dimension::recompute)) smallest.base.recompute = Recompute::block;
-    StepBounds memory_bounds(smallest, GradientSums::unknown);
+    StepBounds memory_bounds(smallest, HeldStates::any);
     const std::int64_t capacity = asked.base.device_capacity_bytes;
     for (const ParallelDegrees& degrees : asked_degrees(asked)) {
       all_degrees_.push_back(degrees);

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "planners/pipelines/step_bound.hpp"
 #include "planners/search/memory_first.hpp"
 #include "planners/states/sharded_plan.hpp"
 
@@ -24,9 +23,10 @@ struct PricedDegrees {
 
 class DegreeSearch {
  public:
-  DegreeSearch(const PlanRequest& request, const DecideStates& decide)
+  DegreeSearch(const PlanRequest& request, const DecideStates& decide, HeldStates states)
       : request_(request),
         decide_(decide),
+        states_(states),
         simulates_(request.evaluate != nullptr && request.evaluate->knows_seconds()) {
     for (const ParallelDegrees& degrees : asked_degrees(request)) {
       try {
@@ -47,7 +47,7 @@ class DegreeSearch {
       if (candidates_.size() == 1 && !has_states_to_decide) return only_one();
       if (!decide_) refuse_to_compare(candidates_.size());
     } else {
-      StepBounds bounds(request_, decide_ ? GradientSums::unknown : GradientSums::all_reduce);
+      StepBounds bounds(request_, states_);
       for (PricedDegrees& c : candidates_) {
         c.at_least_bytes = capacity() > 0 ? bounds.bytes(c.degrees, c.plan) : 0;
         if (!is_too_large(c)) c.at_least_seconds = bounds.seconds(c.degrees, c.plan);
@@ -217,6 +217,7 @@ class DegreeSearch {
 
   const PlanRequest& request_;
   const DecideStates& decide_;
+  HeldStates states_;
   bool simulates_;
   std::vector<PricedDegrees> candidates_;
   std::string why_refused_;
@@ -226,8 +227,8 @@ class DegreeSearch {
 
 }  // namespace
 
-Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide) {
-  return DegreeSearch(request, decide).best();
+Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide, HeldStates states) {
+  return DegreeSearch(request, decide, states).best();
 }
 
 }  // namespace strata

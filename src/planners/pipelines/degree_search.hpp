@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "planners/pipelines/degrees.hpp"
+#include "planners/pipelines/step_bound.hpp"
 
 namespace strata {
 
@@ -28,11 +29,12 @@ using DecideStates =
 
 /// What the options leave open (asked_degrees()), or the one combination that they do not. Of equal seconds the one
 /// that is smaller.
-/// @param decide null: states stay as they are. Where somebody simulates, whose Programs have the last word, it is
-/// asked by few of them first, and by all where what so fits does not. Where nobody does, whole weights with a stage a
-/// rank are compared by closed form.
+/// @param decide null: states stay as they are.  @param states what @p decide may make of them. Where somebody
+/// simulates, whose Programs have the last word, it is asked by few of them first, and by all where what so fits does
+/// not. Where nobody does, whole weights with a stage a rank are compared by closed form.
 /// @throws Unsupported where none can be: what the first refuses. OutOfMemory where none fits: what those that need
 /// least need. CostsUnknown where there are several and nobody simulates.
-Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide = nullptr);
+Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide = nullptr,
+                     HeldStates states = HeldStates::replicated);
 
 }  // namespace strata

@@ -7,6 +7,7 @@
 
 #include "base/dtype.hpp"
 #include "base/error.hpp"
+#include "ir/model/backward_reads.hpp"
 #include "partition/pipeline_passes.hpp"
 #include "partition/shards.hpp"
 #include "partition/stages.hpp"
@@ -67,6 +68,15 @@ struct StepBounds::Prices {
   bool is_known = false;
 };
 
+/// What a rank of one place holds at least, but for sharing states with others.
+struct StepBounds::PlaceNeeds {
+  std::int64_t kept_bytes = 0;          ///< for backward, at the fullest moment
+  std::int64_t elements = 0;            ///< of parameters
+  std::int64_t elements_read_once = 0;  ///< of them, those that no backward reads
+  double layout_seconds = 0.0;          ///< of a step: what its tensor ranks exchange
+  bool keeps_with_gradients = false;    ///< so much is kept also at a moment when there are gradients of all elements
+};
+
 /// What is of one stage.
 struct StepBounds::StageShare {
   Passes passes;
@@ -74,8 +84,19 @@ struct StepBounds::StageShare {
   std::vector<bool> parameters;  ///< by parameter: used here
 };
 
-StepBounds::StepBounds(const PlanRequest& request, GradientSums gradients)
-    : request_(request), gradients_(gradients), blocks_(request.graph, 3), part_(blocks_.part(-1)) {}
+StepBounds::StepBounds(const PlanRequest& request, HeldStates states)
+    : request_(request),
+      states_(states),
+      blocks_(request.graph, 3),
+      part_(blocks_.part(-1)),
+      is_read_by_backward_(request.graph.parameters.size()) {
+  const std::vector<bool> has_gradient = tensors_with_gradient(request.graph);
+  for (const Operator& op : request.graph.operators) {
+    for (const int p : weights_read_by_backward(op, has_gradient[static_cast<std::size_t>(op.inputs.front())])) {
+      is_read_by_backward_[static_cast<std::size_t>(p)] = true;
+    }
+  }
+}
 StepBounds::~StepBounds() = default;
 
 /// @param place of the part, without stages.
@@ -186,16 +207,21 @@ std::int64_t StepBounds::num_elements(const ParallelDegrees& degrees, const std:
   return elements;
 }
 
-/// Of all gradients of a place in one collective: in several it takes no less.
-double StepBounds::gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
-                                    const std::vector<bool>& parameters) const {
+/// Over the ranks of a place that hold the same parts of parameters, all @p bytes at once: in several it takes no less.
+double StepBounds::collective_of_copies(Collective kind, const ParallelDegrees& degrees, const Plan& plan, int place,
+                                        std::int64_t bytes) const {
   const int data = degrees.data(plan.mesh.num_ranks());
-  if (data == 1) return 0.0;
+  if (data == 1 || bytes == 0) return 0.0;
   std::vector<int> ranks;
   for (int d = 0; d < data; ++d) ranks.push_back((place * data + d) * degrees.tensor);
-  const Collective kind = gradients_ == GradientSums::all_reduce ? Collective::all_reduce : Collective::reduce_scatter;
-  return request_.evaluate->collective_seconds(kind, plan.mesh, ranks,
-                                               num_elements(degrees, parameters) * size_of(plan.dtypes.gradient));
+  return request_.evaluate->collective_seconds(kind, plan.mesh, ranks, bytes);
+}
+
+double StepBounds::gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
+                                    const std::vector<bool>& parameters) const {
+  const Collective kind = states_ == HeldStates::replicated ? Collective::all_reduce : Collective::reduce_scatter;
+  return collective_of_copies(kind, degrees, plan, place,
+                              num_elements(degrees, parameters) * size_of(plan.dtypes.gradient));
 }
 
 /// A place's kernels, behind the first micro-batch's forward through the places before it.
@@ -221,7 +247,8 @@ double StepBounds::kernel_seconds(const ParallelDegrees& degrees, const Plan& pl
 }
 
 double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan) {
-  return seconds(degrees, plan, prices_of(degrees), true);
+  const Prices& prices = prices_of(degrees);
+  return std::max(seconds(degrees, plan, prices, true), sharing_seconds(degrees, plan, prices));
 }
 
 double StepBounds::seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan) {
@@ -288,7 +315,7 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan, con
     const double computed = fill + forward + backward;
     bound = std::max({bound, computed + update, computed + (place > 0 ? drain + first_update : 0.0)});
     const double summed = sums_gradients ? gradient_seconds(degrees, plan, static_cast<int>(place), parameters) : 0.0;
-    const bool runs_under = gradients_ == GradientSums::unknown || plan.overlap.all_reduce == "backward";
+    const bool runs_under = states_ != HeldStates::replicated || plan.overlap.all_reduce == "backward";
     bound = std::max(bound, summed + computed - (runs_under ? std::min(last * last_backward, backward) : 0.0));
     if (place + 1 == places) break;
     fill += shares[place].passes.forward[0].whole() + messages[place + 1];
@@ -373,29 +400,78 @@ std::int64_t StepBounds::kept_bytes(const Prices& prices, const Stage& stage) co
   return bytes;
 }
 
-std::int64_t StepBounds::bytes(const ParallelDegrees& degrees, const Plan& plan) {
-  const Prices& prices = prices_of(degrees);
-  if (!prices.is_known) return 0;
+std::vector<StepBounds::PlaceNeeds> StepBounds::needs_of_places(const ParallelDegrees& degrees, const Plan& plan,
+                                                                const Prices& prices) const {
   const std::vector<StageShare> shares = shares_of(plan, prices);
   const std::vector<Stage> stages = cut_into_stages(request_.graph, plan.stages);
-  const std::int64_t state_bytes = size_of(plan.dtypes.compute) + optimizer_bytes_per_element(plan);
-  std::int64_t most = 0;
+  std::vector<PlaceNeeds> all;
   for (int place = 0; place < degrees.places; ++place) {
     const PlaceInPipeline here = place_in_pipeline(plan, place);
     std::vector<std::int64_t> in_flight(static_cast<std::size_t>(degrees.chunks));  // by stage of the place
     for (int k = 0; k < here.most_in_flight(); ++k) ++in_flight[static_cast<std::size_t>(here.turn_of_forward(k))];
-    std::int64_t kept = 0;
+    PlaceNeeds& needs = all.emplace_back();
     std::vector<bool> parameters(request_.graph.parameters.size());
     for (std::size_t turn = 0; turn < in_flight.size(); ++turn) {
       const std::size_t s = turn * static_cast<std::size_t>(degrees.places) + static_cast<std::size_t>(place);
-      kept += in_flight[turn] * kept_bytes(prices, stages[s]);
+      needs.kept_bytes += in_flight[turn] * kept_bytes(prices, stages[s]);
+      const Passes& passes = shares[s].passes;
+      for (const auto* of_phase : {&passes.forward, &passes.again, &passes.backward}) {
+        needs.layout_seconds += (*of_phase)[0].collectives + (degrees.micro_batches - 1) * (*of_phase)[1].collectives;
+      }
       for (std::size_t p = 0; p < parameters.size(); ++p) parameters[p] = parameters[p] || shares[s].parameters[p];
     }
-    const std::int64_t elements = num_elements(degrees, parameters);
-    const int copies = gradients_ == GradientSums::unknown ? degrees.data(plan.mesh.num_ranks()) : 1;
-    most = std::max(most, elements * state_bytes / copies + kept);
+    needs.elements = num_elements(degrees, parameters);
+    for (std::size_t p = 0; p < parameters.size(); ++p) parameters[p] = parameters[p] && !is_read_by_backward_[p];
+    needs.elements_read_once = num_elements(degrees, parameters);
+    // When each stage's backward has come, as many passes are in flight again, unless too few are left.
+    needs.keeps_with_gradients = here.most_in_flight() + degrees.stages() <= degrees.chunks * degrees.micro_batches;
+  }
+  return all;
+}
+
+/// Of an element of a parameter, without its gradient, which not every moment has.
+std::int64_t StepBounds::state_bytes(const Plan& plan) const {
+  return size_of(plan.dtypes.compute) + optimizer_bytes_per_element(plan);
+}
+
+std::int64_t StepBounds::bytes(const ParallelDegrees& degrees, const Plan& plan) {
+  const Prices& prices = prices_of(degrees);
+  if (!prices.is_known) return 0;
+  const int copies = states_ == HeldStates::replicated ? 1 : degrees.data(plan.mesh.num_ranks());
+  std::int64_t most = 0;
+  for (const PlaceNeeds& needs : needs_of_places(degrees, plan, prices)) {
+    most = std::max(most, needs.elements * state_bytes(plan) / copies + needs.kept_bytes);
   }
   return most;
+}
+
+/// What ZDP sends for each micro-batch, of as few elements as leave room for the others.
+double StepBounds::sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const {
+  const int copies = degrees.data(plan.mesh.num_ranks());
+  if (states_ != HeldStates::dp_or_zdp || plan.device_capacity_bytes == 0 || copies == 1 || !prices.is_known) {
+    return 0.0;
+  }
+  double slowest = 0.0;
+  const std::vector<PlaceNeeds> places = needs_of_places(degrees, plan, prices);
+  for (std::size_t p = 0; p < places.size(); ++p) {
+    const PlaceNeeds& needs = places[p];
+    const std::int64_t held_bytes =
+        state_bytes(plan) + (needs.keeps_with_gradients ? size_of(plan.dtypes.gradient) : 0);  // by an element
+    const std::int64_t too_many_bytes = needs.kept_bytes + needs.elements * held_bytes - plan.device_capacity_bytes;
+    if (too_many_bytes <= 0) continue;
+    const double saved_bytes = static_cast<double>(held_bytes) * (copies - 1) / copies;  // by an element
+    const auto shared = static_cast<std::int64_t>(static_cast<double>(too_many_bytes) / saved_bytes);
+    const std::int64_t shared_and_read_again = std::max<std::int64_t>(0, shared - needs.elements_read_once);
+    const auto seconds_of = [&](Collective kind, std::int64_t elements, DType dtype) {
+      return collective_of_copies(kind, degrees, plan, static_cast<int>(p), elements * size_of(dtype));
+    };
+    const double of_micro_batch = seconds_of(Collective::all_gather, shared, plan.dtypes.compute) +
+                                  seconds_of(Collective::all_gather, shared_and_read_again, plan.dtypes.compute) +
+                                  seconds_of(Collective::reduce_scatter, shared, plan.dtypes.gradient);
+    const double meanwhile = request_.evaluate->has_a_nic_to_itself(plan.mesh) ? needs.layout_seconds : 0.0;
+    slowest = std::max(slowest, meanwhile + degrees.micro_batches * of_micro_batch);
+  }
+  return slowest + prices.overhead_seconds;
 }
 
 }  // namespace strata

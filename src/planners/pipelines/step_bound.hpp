@@ -19,7 +19,13 @@
 /// stages, and every wait for a stage that takes longer than others.
 ///
 /// A place holds the states of its stages, and at its fullest moment of all passes that are in flight what their
-/// backwards will read.
+/// backwards will read. Where operators are DP or ZDP, as OSDP has them, the memory C says how many are ZDP: of E
+/// elements of s bytes of states each, which n ranks may share, beside K bytes that are kept for backward, at least
+///     X = (K + s E - C) / (s (1 - 1/n)),
+/// and every micro-batch gathers them forward, those that its backward reads (all but Y) once more, and scatters their
+/// gradients, one collective after the other:
+///     step >= M (gather of X + gather of X - Y + reduce-scatter of X),
+/// and where all that a rank sends goes through one NIC, what its tensor ranks exchange comes on top of that.
 
 #include <cstdint>
 #include <map>
@@ -35,17 +41,18 @@
 
 namespace strata {
 
-/// How gradients come together: by the all-reduces of replicated states, or in a way that is not decided yet, which
-/// scatters them at least, once a step or more often, and those of the last micro-batches under no other passes.
-enum class GradientSums : std::uint8_t { all_reduce, unknown };
+/// How operators hold their states: replicated, whose gradients all-reduces sum; each replicated or sharded, DP or ZDP;
+/// or in a way that is not decided yet. But for the first, gradients are scattered at least, once a step or more often,
+/// and those of the last micro-batches under no other passes.
+enum class HeldStates : std::uint8_t { replicated, dp_or_zdp, any };
 
 class StepBounds {
  public:
   /// @param request outlives this; it has an evaluation that knows seconds.
-  explicit StepBounds(const PlanRequest& request, GradientSums gradients = GradientSums::all_reduce);
+  explicit StepBounds(const PlanRequest& request, HeldStates states = HeldStates::replicated);
   ~StepBounds();
 
-  /// Seconds that a step of @p plan takes at least. 0: nothing is known, as nothing of it lowers.
+  /// Seconds that a step of @p plan takes at least, within its capacity. 0: nothing is known, as nothing of it lowers.
   /// @param plan of @p degrees.
   double seconds(const ParallelDegrees& degrees, const Plan& plan);
   /// The same of any plan whose blocks are decided alike, without its gradients' sums, which states and buckets of its
@@ -64,6 +71,7 @@ class StepBounds {
   struct Kept;
   struct Prices;
   struct StageShare;
+  struct PlaceNeeds;
   const Prices& prices_of(const ParallelDegrees& degrees);
   Prices priced(const Plan& place) const;
   double seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices, bool sums_gradients) const;
@@ -73,13 +81,19 @@ class StepBounds {
                                bool sends_behind_kernels);
   std::int64_t num_elements(const ParallelDegrees& degrees, const std::vector<bool>& parameters) const;
   std::int64_t kept_bytes(const Prices& prices, const Stage& stage) const;
+  std::vector<PlaceNeeds> needs_of_places(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const;
+  std::int64_t state_bytes(const Plan& plan) const;
+  double sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const;
+  double collective_of_copies(Collective kind, const ParallelDegrees& degrees, const Plan& plan, int place,
+                              std::int64_t bytes) const;
   double gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
                           const std::vector<bool>& parameters) const;
 
   const PlanRequest& request_;
-  GradientSums gradients_;
+  HeldStates states_;
   FewBlocks blocks_;
   ModelGraph part_;
+  std::vector<bool> is_read_by_backward_;                                             ///< by parameter
   std::map<std::tuple<int, int, PartialSums, int>, std::unique_ptr<Prices>> prices_;  ///< places, tensor, sum, M
 };
 

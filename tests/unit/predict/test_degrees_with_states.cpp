@@ -2,6 +2,7 @@
 /// The search of `3d+osdp` on described clusters beside every plan that there is of a small model: all combinations of
 /// data, tensor and stage degrees, each with every set of operators sharded, lowered and simulated here.
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <map>
@@ -13,6 +14,7 @@
 #include "planners/layouts/degrees_of_layers.hpp"
 #include "planners/operators/units.hpp"
 #include "planners/pipelines/degrees.hpp"
+#include "planners/pipelines/step_bound.hpp"
 #include "planners/states/factors.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "support/refusal.hpp"
@@ -27,7 +29,9 @@ constexpr const char* file = "/no/such/folder/e.toml";
 
 class Setting {
  public:
-  explicit Setting(const std::vector<std::string>& words) : point_(small_gpt_point(words, file)) {}
+  /// @param overlap of gathers and gradients' sums, unless options say otherwise.
+  explicit Setting(const std::vector<std::string>& words, std::string overlap = "none")
+      : point_(small_gpt_point(words, file)), overlap_(std::move(overlap)) {}
 
   /// What a mode is asked, but for its options. @param capacity bytes; 0: no limit.
   Plan base(const char* mode, std::int64_t capacity) const { return asked_of(point_, mode, capacity); }
@@ -42,17 +46,28 @@ class Setting {
   }
   /// By 3d+osdp, of whole operators unless @p options say otherwise.
   Plan plan(std::map<std::string, OptionValue> options, std::int64_t capacity, const Evaluate* evaluate) const {
-    options.insert({{"slices", std::int64_t{0}}, {"overlap", std::string("none")}});
+    options.insert({{"slices", std::int64_t{0}}, {"overlap", overlap_}});
     return planned(base("3d+osdp", capacity), std::move(options), evaluate);
   }
   const PreparedPoint& point() const { return point_; }
+  int num_ranks() const { return point_.plan.mesh.num_ranks(); }
+  ParallelDegrees degrees(int places, int chunks, int tensor, PartialSums sum) const {
+    return {.places = places,
+            .chunks = chunks,
+            .tensor = tensor,
+            .sum = sum,
+            .micro_batches = point_.plan.schedule.micro_batches};
+  }
 
  private:
   PreparedPoint point_;
+  std::string overlap_;
 };
 
 struct Combination {
   std::string words;
+  ParallelDegrees degrees;
+  Plan replicated;  ///< of the same degrees
   double seconds = 0.0;
   std::int64_t peak_bytes = 0;
 };
@@ -70,33 +85,67 @@ std::vector<std::vector<OperatorRule>> rules_of_units(const ModelGraph& graph, c
   return all;
 }
 
+/// By unit: it is sharded.
+using Sharded = std::vector<bool>;
+
+std::vector<Sharded> every_way(std::size_t num_units) {
+  std::vector<Sharded> ways;
+  for (std::size_t set = 0; set < std::size_t{1} << num_units; ++set) {
+    Sharded& way = ways.emplace_back();
+    for (std::size_t u = 0; u < num_units; ++u) way.push_back((set >> u & 1) != 0);
+  }
+  return ways;
+}
+
+/// The first ones or the last ones, one after the other.
+std::vector<Sharded> in_order(std::size_t num_units) {
+  std::vector<Sharded> ways;
+  for (std::size_t end = 0; end <= num_units; ++end) {
+    for (const bool are_first : {false, true}) {
+      Sharded& way = ways.emplace_back();
+      for (std::size_t u = 0; u < num_units; ++u) way.push_back((u < end) == are_first);
+    }
+  }
+  return ways;
+}
+
+/// 3d+osdp's plan of @p degrees in all of the ways to hold states that @p ways_of says there are of so many units.
+std::vector<Combination> plans_of(const Setting& setting, const PlanEvaluation& evaluate,
+                                  const ParallelDegrees& degrees,
+                                  std::vector<Sharded> (*ways_of)(std::size_t num_units)) {
+  const Plan replicated = setting.plan({{"stages", std::int64_t{degrees.stages()}},
+                                        {"chunks", std::int64_t{degrees.chunks}},
+                                        {"tensor", std::int64_t{degrees.tensor}},
+                                        {"sum", std::string(to_string(degrees.sum))}},
+                                       0, nullptr);
+  const Factor grid = data_grid(replicated.mesh);
+  const Factor copies = degrees.tensor > 1 ? quotient(grid, nearest_ranks(grid, degrees.tensor)) : grid;
+  const auto units = rules_of_units(setting.point().graph, copies);
+  std::vector<Combination> found;
+  for (const Sharded& way : copies.total() > 1 ? ways_of(units.size()) : std::vector<Sharded>{Sharded(units.size())}) {
+    Plan plan = replicated;
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      if (way[u]) plan.operators.insert(plan.operators.end(), units[u].begin(), units[u].end());
+    }
+    const Evaluation simulated = evaluate(plan);
+    EXPECT_GT(simulated.step_seconds, 0.0) << simulated.missing;
+    found.push_back({.words = fmt::format("{}, sharded {}", in_words(degrees, plan.mesh.num_ranks()), way),
+                     .degrees = degrees,
+                     .replicated = replicated,
+                     .seconds = simulated.step_seconds,
+                     .peak_bytes = simulated.peak_bytes});
+  }
+  return found;
+}
+
 std::vector<Combination> every_plan(const Setting& setting, const PlanEvaluation& evaluate) {
-  const ModelGraph& graph = setting.point().graph;
-  const int ranks = setting.point().plan.mesh.num_ranks();
   std::vector<Combination> found;
   for (const int places : {1, 2}) {
     for (const int tensor : {1, 2, 4}) {
-      for (const char* sum : {"scatter", "all_reduce"}) {
-        if (places * tensor > ranks || (tensor == 1 && sum == std::string("all_reduce"))) continue;
-        const Plan replicated = setting.plan({{"stages", std::int64_t{places}},
-                                              {"chunks", std::int64_t{1}},
-                                              {"tensor", std::int64_t{tensor}},
-                                              {"sum", std::string(sum)}},
-                                             0, nullptr);
-        const Factor grid = data_grid(replicated.mesh);
-        const Factor copies = tensor > 1 ? quotient(grid, nearest_ranks(grid, tensor)) : grid;
-        const auto units = rules_of_units(graph, copies);
-        const std::size_t sets = copies.total() > 1 ? std::size_t{1} << units.size() : 1;
-        for (std::size_t set = 0; set < sets; ++set) {
-          Plan plan = replicated;
-          for (std::size_t u = 0; u < units.size(); ++u) {
-            if (set >> u & 1) plan.operators.insert(plan.operators.end(), units[u].begin(), units[u].end());
-          }
-          const Evaluation simulated = evaluate(plan);
-          EXPECT_GT(simulated.step_seconds, 0.0) << simulated.missing;
-          found.push_back({fmt::format("{} places, {} tensor ranks, {}, set {:b}", places, tensor, sum, set),
-                           simulated.step_seconds, simulated.peak_bytes});
-        }
+      for (const PartialSums sum : {PartialSums::scatter, PartialSums::all_reduce}) {
+        if (places * tensor > setting.num_ranks() || (tensor == 1 && sum == PartialSums::all_reduce)) continue;
+        const auto plans = plans_of(setting, evaluate, setting.degrees(places, 1, tensor, sum), every_way);
+        found.insert(found.end(), plans.begin(), plans.end());
       }
     }
   }
@@ -129,6 +178,63 @@ void expect_fastest(const std::vector<std::string>& words) {
   }
   EXPECT_THAT(out_of_memory([&] { setting.plan({}, least / 2, &evaluate); }),
               HasSubstr("3d+osdp on 4 ranks: nothing fits into a device memory of "));
+}
+
+/// Every plan takes at least what is said of its degrees within the memory that it needs. @return how many have a bound
+/// that memory makes higher, to over half of what they take.
+int expect_bounds(const Setting& setting, const PlanEvaluation& evaluate, const std::vector<Combination>& plans) {
+  const PlanRequest request{.graph = setting.point().graph,
+                            .cluster = setting.point().cluster,
+                            .base = setting.base("3d+osdp", 0),
+                            .options = find_planner("3d+osdp").with_defaults({}),
+                            .evaluate = &evaluate};
+  StepBounds within(request, HeldStates::dp_or_zdp), whatever(request, HeldStates::any);
+  int num_close = 0;
+  for (const Combination& c : plans) {
+    Plan plan = c.replicated;
+    plan.device_capacity_bytes = c.peak_bytes;
+    const double bound = within.seconds(c.degrees, plan), without_memory = whatever.seconds(c.degrees, plan);
+    EXPECT_LE(bound, c.seconds * (1.0 + 1e-9)) << c.words;
+    EXPECT_LE(without_memory, bound) << c.words;
+    num_close += bound > 1.1 * without_memory && bound > 0.5 * c.seconds ? 1 : 0;
+  }
+  return num_close;
+}
+
+/// Where links are slow, shards are gathered for many micro-batches, and in turn with what tensor ranks exchange.
+TEST(DegreesWithStates, TakeAtLeastWhatMemoryMakesThemSend) {
+  struct Case {
+    std::vector<std::string> words;
+    bool has_a_nic_to_itself = false;  ///< each rank
+    std::vector<ParallelDegrees> degrees{};
+    int num_close = 0;
+  };
+  const std::vector<std::string> nodes = {"cluster=daint-p100", "resources.nodes=4", "resources.ranks_per_node=1"};
+  const auto and_more = [&](std::vector<std::string> words) {
+    words.insert(words.end(), nodes.begin(), nodes.end());
+    return words;
+  };
+  constexpr auto scatter = PartialSums::scatter;
+  for (const auto& [words, has_a_nic_to_itself, degrees, num_close] : std::vector<Case>{
+           {{}, false, {{1, 1, 1}, {1, 1, 2, scatter}, {2, 1, 1}, {2, 2, 1}}, 55},
+           {{"train.recompute=block", "overlap.update=backward"}, false, {{1, 1, 1}, {2, 1, 1}, {2, 4, 1}}, 18},
+           {nodes, true, {{1, 1, 1}, {1, 1, 2, scatter}, {2, 1, 1}, {2, 2, 1}}, 65},
+           {and_more({"model.vocabulary=65536"}), true, {{1, 1, 1}, {1, 1, 2, scatter}, {2, 1, 1}}, 30},
+           {and_more({"train.micro_batches=2"}), true, {{1, 1, 1}, {2, 1, 1}, {2, 2, 1}}, 20}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(words, " ")));
+    std::vector<std::string> all = {"train.global_batch=64", "train.micro_batches=16", "model.layers=8"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Setting setting(all, "full");
+    const PlanEvaluation evaluate(setting.point(), file);
+    EXPECT_EQ(evaluate.has_a_nic_to_itself(setting.point().plan.mesh), has_a_nic_to_itself);
+    int close = 0;
+    for (const ParallelDegrees& d : degrees) {
+      close +=
+          expect_bounds(setting, evaluate,
+                        plans_of(setting, evaluate, setting.degrees(d.places, d.chunks, d.tensor, d.sum), in_order));
+    }
+    EXPECT_GE(close, num_close);
+  }
 }
 
 TEST(DegreesWithStates, AreTheFastestOfAllPlans) { expect_fastest({}); }

@@ -189,7 +189,7 @@ TEST(JointSearch, FewBlocksAreABoundOfEveryMove) {
   const Setting setting({"cluster=a800-ib", "resources.nodes=2", "resources.ranks_per_node=4", "train.global_batch=64",
                          "train.micro_batches=4", "model.layers=4"});
   const PlanRequest request = setting.request(0);
-  StepBounds bounds(request, GradientSums::unknown);
+  StepBounds bounds(request, HeldStates::any);
   std::map<Dimension, int> num_known, num_close;
   for (const ParallelDegrees& degrees : asked_degrees(request)) {
     Plan plain;
