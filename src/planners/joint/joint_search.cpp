@@ -177,7 +177,6 @@ class JointSearch {
   }
 
   static bool is_data_alone(const ParallelDegrees& degrees) { return degrees.stages() == 1 && degrees.tensor == 1; }
-  static bool is_data_alone(const Plan& plan) { return plan.stages.count == 1 && !has_layouts(plan.mesh); }
 
   /// What `3d` finds; null: nothing fits, or it is none of the combinations.
   const Combination* fastest_of_alike_operators() {
@@ -258,8 +257,9 @@ class JointSearch {
     return something_fits;
   }
 
-  /// The best plan of each of as many combinations of degrees as are asked for, and the best of data parallelism alone
-  /// where that is not far behind: deep pipelines are ahead of it until moves shard its states otherwise.
+  /// The best plan of each of as many combinations of degrees as are asked for, and the best of those without stages,
+  /// with layouts and without, where they are not far behind: pipelines are ahead of them until moves share their
+  /// states and cut their operators otherwise.
   std::vector<const KnownPlan*> best_of_different_degrees() const {
     std::vector<const KnownPlan*> order;
     for (const KnownPlan& known : known_.all()) {
@@ -273,11 +273,15 @@ class JointSearch {
       if (degrees.insert(degrees_of_plan_in_words(known->plan)).second) starts.push_back(known);
     }
     constexpr double most_behind = 1.5;  // times the best plan's seconds: from further behind it is not caught up with
-    const auto has_data_alone = [](const KnownPlan* known) { return is_data_alone(known->plan); };
-    const auto data_alone = std::ranges::find_if(order, has_data_alone);
-    if (data_alone != order.end() && (*data_alone)->fits() && std::ranges::none_of(starts, has_data_alone) &&
-        (*data_alone)->seconds_per_sample() < most_behind * best_->seconds_per_sample()) {
-      starts.push_back(*data_alone);
+    for (const bool laid_out : {false, true}) {
+      const auto is_such = [&](const KnownPlan* known) {
+        return known->plan.stages.count == 1 && has_layouts(known->plan.mesh) == laid_out;
+      };
+      const auto best = std::ranges::find_if(order, is_such);
+      if (best != order.end() && (*best)->fits() && std::ranges::none_of(starts, is_such) &&
+          (*best)->seconds_per_sample() < most_behind * best_->seconds_per_sample()) {
+        starts.push_back(*best);
+      }
     }
     return starts;
   }

@@ -172,6 +172,19 @@ TEST(JointSearch, IsNeverSlowerThanAnyUniformPlan) {
   RecordProperty("faster_than_every_uniform_plan", num_faster);
 }
 
+/// A pipeline is ahead of them until moves have cut operators otherwise.
+TEST(JointSearch, LayoutsWithoutStagesAreImprovedBesidePipelines) {
+  const Setting setting({"model.hidden=6144", "model.heads=16", "model.vocabulary=50304", "model.sequence_length=576",
+                         "train.global_batch=24", "train.micro_batches=24"});
+  const auto plan_with = [&](Options options) {
+    options.insert({{"points", std::int64_t{2}}, {"beam", std::int64_t{1}}, {"seeds", false}});
+    return setting.plan(std::int64_t{6} << 30, options);
+  };
+  const Plan plan = plan_with({}), without_stages = plan_with({{"without", std::string("stages")}});
+  EXPECT_LE(plan.why.predicted_seconds, without_stages.why.predicted_seconds) << plan.why.binding;
+  EXPECT_GT(std::ssize(plan.why.decisions), std::ssize(without_stages.why.decisions));
+}
+
 /// What the kernels take alone is never more than a step takes, whatever else is decided.
 TEST(JointSearch, KernelsAreABoundOfEveryUniformPlan) {
   const Setting setting({});
