@@ -227,6 +227,11 @@ class DegreeSearch {
 
 }  // namespace
 
+Plan fastest_degrees(const PlanRequest& request) {
+  const DecideStates as_they_are;
+  return DegreeSearch(request, as_they_are, HeldStates::replicated).best();
+}
+
 Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide, HeldStates states) {
   return DegreeSearch(request, decide, states).best();
 }

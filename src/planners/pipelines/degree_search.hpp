@@ -27,14 +27,15 @@ struct PlanWithStates {
 using DecideStates =
     std::function<std::vector<PlanWithStates>(const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks)>;
 
-/// What the options leave open (asked_degrees()), or the one combination that they do not. Of equal seconds the one
-/// that is smaller.
-/// @param decide null: states stay as they are.  @param states what @p decide may make of them. Where somebody
-/// simulates, whose Programs have the last word, it is asked by few of them first, and by all where what so fits does
-/// not. Where nobody does, whole weights with a stage a rank are compared by closed form.
+/// What the options leave open (asked_degrees()), or the one combination that they do not; states are replicated. Of
+/// equal seconds the one that is smaller.
 /// @throws Unsupported where none can be: what the first refuses. OutOfMemory where none fits: what those that need
 /// least need. CostsUnknown where there are several and nobody simulates.
-Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide = nullptr,
-                     HeldStates states = HeldStates::replicated);
+Plan fastest_degrees(const PlanRequest& request);
+
+/// The same where @p decide says how states are held. Where somebody simulates, whose Programs have the last word, it
+/// is asked by few of them first, and by all where what so fits does not. Where nobody does, whole weights with a stage
+/// a rank are compared by closed form. @param states all that @p decide may make of them.
+Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide, HeldStates states);
 
 }  // namespace strata

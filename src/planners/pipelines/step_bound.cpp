@@ -42,6 +42,11 @@ struct Passes {
   std::array<PassSeconds, 2> forward, again, backward;
 };
 
+/// Of all micro-batches of a step.
+double in_step(const std::array<PassSeconds, 2>& passes, double PassSeconds::*part, int micro_batches) {
+  return passes[0].*part + (micro_batches - 1) * passes[1].*part;
+}
+
 constexpr int priced_micro_batches = 2;
 
 /// In the order of partition/pipeline_passes.hpp, each as a whole.
@@ -230,14 +235,13 @@ double StepBounds::kernel_seconds(const ParallelDegrees& degrees, const Plan& pl
   if (!prices.is_known) return 0.0;
   const std::vector<StageShare> shares = shares_of(plan, prices);
   const auto places = static_cast<std::size_t>(degrees.places);
-  const double others = degrees.micro_batches - 1;  // behind the first micro-batch
   double bound = 0.0, fill = 0.0;
   for (std::size_t place = 0; place < places; ++place) {
     double computed = fill;
     for (std::size_t s = place; s < shares.size(); s += places) {
       const Passes& passes = shares[s].passes;
       for (const auto* of_phase : {&passes.forward, &passes.again, &passes.backward}) {
-        computed += (*of_phase)[0].kernels + others * (*of_phase)[1].kernels;
+        computed += in_step(*of_phase, &PassSeconds::kernels, degrees.micro_batches);
       }
     }
     bound = std::max(bound, computed);
@@ -416,7 +420,7 @@ std::vector<StepBounds::PlaceNeeds> StepBounds::needs_of_places(const ParallelDe
       needs.kept_bytes += in_flight[turn] * kept_bytes(prices, stages[s]);
       const Passes& passes = shares[s].passes;
       for (const auto* of_phase : {&passes.forward, &passes.again, &passes.backward}) {
-        needs.layout_seconds += (*of_phase)[0].collectives + (degrees.micro_batches - 1) * (*of_phase)[1].collectives;
+        needs.layout_seconds += in_step(*of_phase, &PassSeconds::collectives, degrees.micro_batches);
       }
       for (std::size_t p = 0; p < parameters.size(); ++p) parameters[p] = parameters[p] || shares[s].parameters[p];
     }
@@ -452,6 +456,7 @@ double StepBounds::sharing_seconds(const ParallelDegrees& degrees, const Plan& p
     return 0.0;
   }
   double slowest = 0.0;
+  const bool take_turns = request_.evaluate->has_a_nic_to_itself(plan.mesh);
   const std::vector<PlaceNeeds> places = needs_of_places(degrees, plan, prices);
   for (std::size_t p = 0; p < places.size(); ++p) {
     const PlaceNeeds& needs = places[p];
@@ -468,8 +473,8 @@ double StepBounds::sharing_seconds(const ParallelDegrees& degrees, const Plan& p
     const double of_micro_batch = seconds_of(Collective::all_gather, shared, plan.dtypes.compute) +
                                   seconds_of(Collective::all_gather, shared_and_read_again, plan.dtypes.compute) +
                                   seconds_of(Collective::reduce_scatter, shared, plan.dtypes.gradient);
-    const double meanwhile = request_.evaluate->has_a_nic_to_itself(plan.mesh) ? needs.layout_seconds : 0.0;
-    slowest = std::max(slowest, meanwhile + degrees.micro_batches * of_micro_batch);
+    const double besides = take_turns ? needs.layout_seconds : 0.0;
+    slowest = std::max(slowest, besides + degrees.micro_batches * of_micro_batch);
   }
   return slowest + prices.overhead_seconds;
 }

@@ -50,14 +50,6 @@ class Setting {
     return planned(base("3d+osdp", capacity), std::move(options), evaluate);
   }
   const PreparedPoint& point() const { return point_; }
-  int num_ranks() const { return point_.plan.mesh.num_ranks(); }
-  ParallelDegrees degrees(int places, int chunks, int tensor, PartialSums sum) const {
-    return {.places = places,
-            .chunks = chunks,
-            .tensor = tensor,
-            .sum = sum,
-            .micro_batches = point_.plan.schedule.micro_batches};
-  }
 
  private:
   PreparedPoint point_;
@@ -109,10 +101,11 @@ std::vector<Sharded> in_order(std::size_t num_units) {
   return ways;
 }
 
-/// 3d+osdp's plan of @p degrees in all of the ways to hold states that @p ways_of says there are of so many units.
-std::vector<Combination> plans_of(const Setting& setting, const PlanEvaluation& evaluate,
-                                  const ParallelDegrees& degrees,
+/// 3d+osdp's plan of @p degrees in the setting's micro-batches, in all of the ways to hold states that @p ways_of says
+/// there are of so many units.
+std::vector<Combination> plans_of(const Setting& setting, const PlanEvaluation& evaluate, ParallelDegrees degrees,
                                   std::vector<Sharded> (*ways_of)(std::size_t num_units)) {
+  degrees.micro_batches = setting.point().plan.schedule.micro_batches;
   const Plan replicated = setting.plan({{"stages", std::int64_t{degrees.stages()}},
                                         {"chunks", std::int64_t{degrees.chunks}},
                                         {"tensor", std::int64_t{degrees.tensor}},
@@ -139,12 +132,13 @@ std::vector<Combination> plans_of(const Setting& setting, const PlanEvaluation& 
 }
 
 std::vector<Combination> every_plan(const Setting& setting, const PlanEvaluation& evaluate) {
+  const int ranks = setting.point().plan.mesh.num_ranks();
   std::vector<Combination> found;
   for (const int places : {1, 2}) {
     for (const int tensor : {1, 2, 4}) {
       for (const PartialSums sum : {PartialSums::scatter, PartialSums::all_reduce}) {
-        if (places * tensor > setting.num_ranks() || (tensor == 1 && sum == PartialSums::all_reduce)) continue;
-        const auto plans = plans_of(setting, evaluate, setting.degrees(places, 1, tensor, sum), every_way);
+        if (places * tensor > ranks || (tensor == 1 && sum == PartialSums::all_reduce)) continue;
+        const auto plans = plans_of(setting, evaluate, {.places = places, .tensor = tensor, .sum = sum}, every_way);
         found.insert(found.end(), plans.begin(), plans.end());
       }
     }
@@ -214,12 +208,11 @@ TEST(DegreesWithStates, TakeAtLeastWhatMemoryMakesThemSend) {
     words.insert(words.end(), nodes.begin(), nodes.end());
     return words;
   };
-  constexpr auto scatter = PartialSums::scatter;
   for (const auto& [words, has_a_nic_to_itself, degrees, num_close] : std::vector<Case>{
-           {{}, false, {{1, 1, 1}, {1, 1, 2, scatter}, {2, 1, 1}, {2, 2, 1}}, 55},
+           {{}, false, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}, {2, 2, 1}}, 55},
            {{"train.recompute=block", "overlap.update=backward"}, false, {{1, 1, 1}, {2, 1, 1}, {2, 4, 1}}, 18},
-           {nodes, true, {{1, 1, 1}, {1, 1, 2, scatter}, {2, 1, 1}, {2, 2, 1}}, 65},
-           {and_more({"model.vocabulary=65536"}), true, {{1, 1, 1}, {1, 1, 2, scatter}, {2, 1, 1}}, 30},
+           {nodes, true, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}, {2, 2, 1}}, 65},
+           {and_more({"model.vocabulary=65536"}), true, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}}, 30},
            {and_more({"train.micro_batches=2"}), true, {{1, 1, 1}, {2, 1, 1}, {2, 2, 1}}, 20}}) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(words, " ")));
     std::vector<std::string> all = {"train.global_batch=64", "train.micro_batches=16", "model.layers=8"};
@@ -229,9 +222,7 @@ TEST(DegreesWithStates, TakeAtLeastWhatMemoryMakesThemSend) {
     EXPECT_EQ(evaluate.has_a_nic_to_itself(setting.point().plan.mesh), has_a_nic_to_itself);
     int close = 0;
     for (const ParallelDegrees& d : degrees) {
-      close +=
-          expect_bounds(setting, evaluate,
-                        plans_of(setting, evaluate, setting.degrees(d.places, d.chunks, d.tensor, d.sum), in_order));
+      close += expect_bounds(setting, evaluate, plans_of(setting, evaluate, d, in_order));
     }
     EXPECT_GE(close, num_close);
   }
