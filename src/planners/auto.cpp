@@ -48,8 +48,8 @@ std::vector<OptionRow> rows_of_auto() {
                   "1: also rules whose gradients are of parameters one step old, which are another function"});
   rows.push_back({"points", std::int64_t{12}, ">= 1", "combinations of degrees that fit of which plans are made"});
   rows.push_back({"beam", std::int64_t{3}, ">= 1",
-                  "plans of different degrees that are improved decision by decision, and pipelines for which layouts "
-                  "of layers are searched"});
+                  "plans that are improved decision by decision to the end, of twice as many of different degrees; and "
+                  "pipelines for which layouts of layers are searched"});
   return rows;
 }
 

@@ -1,7 +1,10 @@
 #include "planners/joint/degree_moves.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
@@ -29,9 +32,12 @@ std::vector<int> next_values(std::span<const ParallelDegrees> all, int ParallelD
   return values;
 }
 
-void add(const PlanRequest& request, const Plan& plan, const ParallelDegrees& degrees, std::vector<Move>& moves) {
+/// @param besides what else of @p plan is another than that of the plan which the move leaves.
+void add(const PlanRequest& request, const Plan& plan, const ParallelDegrees& degrees, std::vector<Move>& moves,
+         std::string_view besides = "") {
   try {
-    moves.push_back({in_words(degrees, plan.mesh.num_ranks()), with_degrees(request, plan, degrees)});
+    moves.push_back(
+        {fmt::format("{}{}", in_words(degrees, plan.mesh.num_ranks()), besides), with_degrees(request, plan, degrees)});
   } catch (const Unsupported&) {
     // No neighbour is there.
   }
@@ -50,7 +56,18 @@ ParallelDegrees degrees_of(const Plan& plan) {
           .micro_batches = plan.schedule.micro_batches};
 }
 
+bool may_go_round(const OperatorDecision& d) {
+  return !d.layout || d.layout->p1.total() == 1 || d.layout->p2.total() == 1;
+}
+
 Plan with_degrees(const PlanRequest& request, const Plan& plan, const ParallelDegrees& degrees) {
+  ParallelDegrees own = degrees_of(plan);
+  own.micro_batches = degrees.micro_batches;
+  if (own == degrees) {
+    Plan cut_otherwise = plan;
+    cut_otherwise.schedule.micro_batches = degrees.micro_batches;
+    return cut_otherwise;
+  }
   PlanRequest asked = request;
   asked.base.global_batch = plan.global_batch;
   Plan made = plan_of_degrees(asked, degrees);
@@ -71,6 +88,10 @@ Plan with_degrees(const PlanRequest& request, const Plan& plan, const ParallelDe
   const std::vector<Factor> copies = copies_of_operators(made.mesh, decisions);
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     decisions[o].state = carried_over(before[o].state, copies_before[o], copies[o]);
+    const bool goes_round = before[o].algorithm == MatmulAlgorithm::ring && degrees.sum == PartialSums::scatter;
+    if (!goes_round || !may_go_round(decisions[o])) continue;
+    decisions[o].algorithm = MatmulAlgorithm::ring;
+    decisions[o].directions = before[o].directions;
   }
   made.operators = rules_of_decisions(request.graph, decisions, made.recompute);
   return made;
@@ -110,6 +131,15 @@ std::vector<Move> moves_of_stages(const PlanRequest& request, const Plan& plan, 
   add_next(&ParallelDegrees::places);
   add_next(&ParallelDegrees::chunks);
   add_next(&ParallelDegrees::micro_batches);
+  // Smaller micro-batches leave as much less to be kept as blocks that run again, and beside these are worth nothing.
+  if (runs_again(plan)) {
+    const Plan kept = with_recompute(request, plan, Recompute::none, static_cast<int>(request.graph.blocks.size()));
+    for (const ParallelDegrees& d : all) {
+      ParallelDegrees of_other = d;
+      of_other.micro_batches = own.micro_batches;
+      if (of_other == own && d.micro_batches > own.micro_batches) add(request, kept, d, moves, ", recompute none");
+    }
+  }
   // No pipeline at all: of a deep one with several stages a rank every step on the way there may be slower.
   if (own.places > 1) {
     const ParallelDegrees none{.tensor = own.tensor, .sum = own.sum, .micro_batches = own.micro_batches};

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +54,7 @@ class JointSearch {
     add_combinations();
     std::vector<const KnownPlan*> starts = best_of_different_degrees();
     if (starts.empty()) refuse_all();
-    for (const KnownPlan* start : starts) improve(start);
+    improve(std::move(starts));
     if (!best_->fits()) refuse_memory(*best_);
     return explained();
   }
@@ -147,18 +149,23 @@ class JointSearch {
     if (why_refused_.empty()) why_refused_ = why;
   }
 
-  /// Until so many combinations were made into plans that fit, or nothing fits and all were; data parallelism alone in
-  /// any case, of which there is little to look at, and the fastest of those whose operators are all alike: of stages
-  /// that differ much the bound is loose, and says little of what comes first.
+  /// Until so many combinations were made into plans that fit, or nothing fits and all were; without stages, where
+  /// there are few, until one of each tensor degree fits, and data parallelism alone in any case; and the fastest of
+  /// those whose operators are all alike: of stages that differ much the bound is loose, and says little of what comes
+  /// first.
   void add_combinations() {
     const auto most = request_.option<std::int64_t>("points");
     std::set<const Combination*> looked_at;
+    std::set<int> fitting;  // tensor degrees without stages
     std::int64_t num_fitting = 0;
     for (const Combination& c : combinations_) {
-      if (num_fitting >= most && !is_data_alone(c.degrees)) continue;
+      const bool is_open = c.degrees.places == 1 && !fitting.contains(c.degrees.tensor);
+      if (num_fitting >= most && !is_open && !is_data_alone(c.degrees)) continue;
       if (cannot_be_best(c)) continue;
       looked_at.insert(&c);
-      num_fitting += look_at(c, num_fitting < most) ? 1 : 0;
+      if (!look_at(c, num_fitting < most)) continue;
+      ++num_fitting;
+      if (c.degrees.places == 1) fitting.insert(c.degrees.tensor);
     }
     if (best_ == nullptr || !best_->fits()) look_at_too_large();
     const Combination* fastest = fastest_of_alike_operators();
@@ -213,7 +220,10 @@ class JointSearch {
       if (c.degrees.places == 1) engines.insert(engines.end(), {{"merak", {}}, {"decomposed", {}}, {"summa", {}}});
     }
     const bool one_fits = add(c, std::move(engines), held.need_recompute);
-    return held.fit || one_fits;
+    // Over slow links sums take longer than what they are sums of, unless they go round beside it. In stages as above.
+    const bool goes_round = c.degrees.places == 1 && has_layouts(c.plan.mesh) && !c.is_too_large &&
+                            ways_to_hold(on_rings(request_, c.plan)).fit;
+    return held.fit || one_fits || goes_round;
   }
 
   /// A mode that makes a plan of a combination of degrees, and its options but for stages and chunks.
@@ -257,33 +267,53 @@ class JointSearch {
     return something_fits;
   }
 
-  /// The best plan of each of as many combinations of degrees as are asked for, and the best of those without stages,
-  /// with layouts and without, where they are not far behind: pipelines are ahead of them until moves share their
-  /// states and cut their operators otherwise.
+  /// Where decisions are tried first: the best plan of each number of places and of tensor ranks, with layouts and
+  /// without, with products on rings and without, unless it is far behind; where it is close, of each number of stages
+  /// and of micro-batches. Of plans that run blocks again since memory is short, how far says little: which blocks, and
+  /// what else saves as much, is not tried yet.
   std::vector<const KnownPlan*> best_of_different_degrees() const {
+    constexpr double close = 1.01, far = 1.25, far_where_memory_is_short = 1.75;  // times the best plan's seconds
     std::vector<const KnownPlan*> order;
     for (const KnownPlan& known : known_.all()) {
       if (known.is_possible()) order.push_back(&known);
     }
     std::ranges::stable_sort(order, [](const KnownPlan* a, const KnownPlan* b) { return is_better(*a, *b); });
-    std::set<std::string> degrees;
+    const auto beam = request_.option<std::int64_t>("beam");
+    const bool one_fits = best_ != nullptr && best_->fits();
+    const std::int64_t most = one_fits ? 2 * beam : beam;
+    const double most_behind = one_fits && runs_again(best_->plan) ? far_where_memory_is_short : far;
     std::vector<const KnownPlan*> starts;
     for (const KnownPlan* known : order) {
-      if (std::ssize(starts) == request_.option<std::int64_t>("beam")) break;
-      if (degrees.insert(degrees_of_plan_in_words(known->plan)).second) starts.push_back(known);
-    }
-    constexpr double most_behind = 1.5;  // times the best plan's seconds: from further behind it is not caught up with
-    for (const bool laid_out : {false, true}) {
-      const auto is_such = [&](const KnownPlan* known) {
-        return known->plan.stages.count == 1 && has_layouts(known->plan.mesh) == laid_out;
-      };
-      const auto best = std::ranges::find_if(order, is_such);
-      if (best != order.end() && (*best)->fits() && std::ranges::none_of(starts, is_such) &&
-          (*best)->seconds_per_sample() < most_behind * best_->seconds_per_sample()) {
-        starts.push_back(*best);
-      }
+      const bool is_far = one_fits && !is_within(most_behind, *known);
+      if (is_far || std::ssize(starts) == most) break;
+      const bool is_close = one_fits && is_within(close, *known);
+      const bool is_alike = std::ranges::any_of(starts, [&](const KnownPlan* start) {
+        return has_as_many_ranks(start->plan, known->plan) &&
+               (!is_close || has_as_many_passes(start->plan, known->plan));
+      });
+      if (!is_alike) starts.push_back(known);
     }
     return starts;
+  }
+
+  /// A stage and a tensor is cut over as many, and products go round rings in both or in neither.
+  static bool has_as_many_ranks(const Plan& a, const Plan& b) {
+    const auto goes_round = [](const Plan& plan) {
+      return std::ranges::any_of(plan.operators,
+                                 [](const OperatorRule& rule) { return rule.algorithm == MatmulAlgorithm::ring; });
+    };
+    const ParallelDegrees of_a = degrees_of(a), of_b = degrees_of(b);
+    return of_a.places == of_b.places && of_a.tensor == of_b.tensor && has_layouts(a.mesh) == has_layouts(b.mesh) &&
+           goes_round(a) == goes_round(b);
+  }
+
+  static bool has_as_many_passes(const Plan& a, const Plan& b) {
+    return a.stages.count == b.stages.count && a.schedule.micro_batches == b.schedule.micro_batches;
+  }
+
+  /// It fits, and takes at most so many times as long as the best plan, which fits.
+  bool is_within(double times, const KnownPlan& known) const {
+    return known.fits() && known.seconds_per_sample() <= times * best_->seconds_per_sample();
   }
 
   bool trades_time_for_memory() const {
@@ -295,6 +325,18 @@ class JointSearch {
     bool need_recompute = false;  ///< none fits without
   };
 
+  /// With every block run again, by some way of @p held to hold states: asked in turn, as mostly the last one fits.
+  bool one_fits_if_all_runs_again(std::span<const Move> held) {
+    for (const Recompute kind : ways_to_recompute) {
+      for (const Move& way : std::views::reverse(held)) {
+        const int all = static_cast<int>(request_.graph.blocks.size());
+        const KnownPlan* known = ask(with_recompute(request_, way.plan, kind, all));
+        if (known != nullptr && known->fits()) return true;
+      }
+    }
+    return false;
+  }
+
   /// Asks for @p plain, and where it does not fit for every way to hold its states with every way to recompute, of
   /// which as few blocks as make it fit: both trade time for memory, and neither alone may be enough.
   WaysToHold ways_to_hold(const Plan& plain) {
@@ -302,15 +344,17 @@ class JointSearch {
     if (from == nullptr) return {};
     if (from->fits()) return {.fit = true};
     if (!trades_time_for_memory()) return {};
+    WaysToHold ways{.need_recompute = true};
+    const std::vector<Move> all_held = moves_of_all_states(request_, from->plan);
+    if (!one_fits_if_all_runs_again(all_held)) return ways;
     std::vector<std::vector<Plan>> ladders;  // of one way to hold states and to recompute: none, and more and more
-    for (const Move& held : moves_of_all_states(request_, from->plan)) {
+    for (const Move& held : all_held) {
       for (const Recompute kind : ways_to_recompute) {
         std::vector<Plan>& ladder = ladders.emplace_back();
         ladder.push_back(held.plan);
         for (Move& again : moves_to_recompute(request_, held.plan, kind)) ladder.push_back(std::move(again.plan));
       }
     }
-    WaysToHold ways{.need_recompute = true};
     for (std::size_t rung = 0; !ladders.empty(); ++rung) {
       std::vector<Plan> next;
       for (const std::vector<Plan>& ladder : ladders) next.push_back(ladder[rung]);
@@ -327,22 +371,40 @@ class JointSearch {
     return ways;
   }
 
-  /// One decision after another, as long as going through all of them once is worth it.
-  void improve(const KnownPlan* from) {
-    constexpr double worth = 1e-3;  // of a step's seconds
-    for (bool is_worth_it = true; is_worth_it;) {
-      const KnownPlan* before = from;
-      for (const Dimension dimension : all_dimensions) {
-        if (!dimensions_.has(dimension)) continue;
-        const KnownPlan* best = from;
-        for (const AskedMove& move : asked_moves(dimension, *from)) {
-          if (!move.is_left_out() && is_better(*move.known, *best)) best = move.known;
-        }
-        from = best;
+  /// One decision after another, of all @p starts. Then again of those that are best by now, as many as are asked for
+  /// and nearly as fast as the best plan, as long as going through all decisions once is worth it.
+  void improve(std::vector<const KnownPlan*> starts) {
+    constexpr double worth = 1e-3;   // of a step's seconds
+    constexpr double nearly = 1.05;  // times the best plan's seconds
+    while (!starts.empty()) {
+      std::vector<const KnownPlan*> better;
+      for (const KnownPlan* start : starts) {
+        const KnownPlan* improved = after_all_decisions(start);
+        const bool is_worth_it = start->fits()
+                                     ? improved->seconds_per_sample() < (1.0 - worth) * start->seconds_per_sample()
+                                     : improved != start;
+        if (is_worth_it && std::ranges::find(better, improved) == better.end()) better.push_back(improved);
       }
-      const bool fitted = before->fits();
-      is_worth_it = fitted ? from->seconds_per_sample() < (1.0 - worth) * before->seconds_per_sample() : from != before;
+      if (best_->fits()) std::erase_if(better, [&](const KnownPlan* plan) { return !is_within(nearly, *plan); });
+      std::ranges::stable_sort(better, [](const KnownPlan* a, const KnownPlan* b) { return is_better(*a, *b); });
+      if (const auto beam = static_cast<std::size_t>(request_.option<std::int64_t>("beam")); better.size() > beam) {
+        better.resize(beam);
+      }
+      starts = std::move(better);
     }
+  }
+
+  /// The best plan that one decision of each dimension in turn, or none, leads to from @p from.
+  const KnownPlan* after_all_decisions(const KnownPlan* from) {
+    for (const Dimension dimension : all_dimensions) {
+      if (!dimensions_.has(dimension)) continue;
+      const KnownPlan* best = from;
+      for (const AskedMove& move : asked_moves(dimension, *from)) {
+        if (!move.is_left_out() && is_better(*move.known, *best)) best = move.known;
+      }
+      from = best;
+    }
+    return from;
   }
 
   /// Of @p from, those that may be noticeably better than it; of the others what is known.

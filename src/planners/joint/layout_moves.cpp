@@ -69,6 +69,24 @@ class LayoutMoves {
     return std::move(moves_);
   }
 
+  /// All products that have nothing but local parts: scattered, reduced for all, or round a ring, those that do not
+  /// both gather and scatter. Sums that all ranks have alone run under gradients of weights.
+  Plan with_products(MatmulAlgorithm algorithm, int directions, PartialSums sum) const {
+    std::vector<OperatorDecision> decisions = decisions_;
+    for (std::size_t o = 0; o < decisions.size(); ++o) {
+      if (graph_.operators[o].parameters.empty() || decisions[o].algorithm == MatmulAlgorithm::summa) continue;
+      const bool on_ring = algorithm == MatmulAlgorithm::ring && graph_.operators[o].kind == OperatorKind::linear &&
+                           may_go_round(decisions[o]);
+      decisions[o].algorithm = on_ring ? algorithm : MatmulAlgorithm::local;
+      decisions[o].directions = on_ring ? directions : 1;
+      const bool is_layer = chain_.layers[static_cast<std::size_t>(chain_.home[o])].op == static_cast<int>(o);
+      decisions[o].sum = is_layer ? sum : PartialSums::scatter;
+    }
+    Plan changed = with_decisions(decisions);
+    if (sum == PartialSums::scatter) changed.overlap.layout = "none";
+    return changed;
+  }
+
  private:
   std::string place_of(const Layer& layer) const {
     return name_within_block(graph_, graph_.operators[static_cast<std::size_t>(layer.op)]);
@@ -104,32 +122,14 @@ class LayoutMoves {
     return with_decisions(decisions);
   }
 
-  /// All products that have nothing but local parts: scattered, reduced for all, or round a ring, those that do not
-  /// both gather and scatter. Sums that all ranks have alone run under gradients of weights.
   void add_sums() {
-    const auto change = [&](const std::string& words, MatmulAlgorithm algorithm, int directions, PartialSums sum) {
-      std::vector<OperatorDecision> decisions = decisions_;
-      for (std::size_t o = 0; o < decisions.size(); ++o) {
-        if (graph_.operators[o].parameters.empty() || decisions[o].algorithm == MatmulAlgorithm::summa) continue;
-        const bool on_ring = algorithm == MatmulAlgorithm::ring && graph_.operators[o].kind == OperatorKind::linear &&
-                             may_go_round(decisions[o]);
-        decisions[o].algorithm = on_ring ? algorithm : MatmulAlgorithm::local;
-        decisions[o].directions = on_ring ? directions : 1;
-        const bool is_layer = chain_.layers[static_cast<std::size_t>(chain_.home[o])].op == static_cast<int>(o);
-        decisions[o].sum = is_layer ? sum : PartialSums::scatter;
-      }
-      Plan changed = with_decisions(decisions);
-      if (sum == PartialSums::scatter) changed.overlap.layout = "none";
-      moves_.push_back({words, std::move(changed)});
+    const auto add_way = [&](std::string words, MatmulAlgorithm algorithm, int directions, PartialSums sum) {
+      moves_.push_back({std::move(words), with_products(algorithm, directions, sum)});
     };
-    change("sums scattered", MatmulAlgorithm::local, 1, PartialSums::scatter);
-    change("sums all-reduced", MatmulAlgorithm::local, 1, PartialSums::all_reduce);
-    change("products on rings in one direction", MatmulAlgorithm::ring, 1, PartialSums::scatter);
-    change("products on rings in both directions", MatmulAlgorithm::ring, 2, PartialSums::scatter);
-  }
-
-  static bool may_go_round(const OperatorDecision& d) {
-    return !d.layout || d.layout->p1.total() == 1 || d.layout->p2.total() == 1;
+    add_way("sums scattered", MatmulAlgorithm::local, 1, PartialSums::scatter);
+    add_way("sums all-reduced", MatmulAlgorithm::local, 1, PartialSums::all_reduce);
+    add_way("products on rings in one direction", MatmulAlgorithm::ring, 1, PartialSums::scatter);
+    add_way("products on rings in both directions", MatmulAlgorithm::ring, 2, PartialSums::scatter);
   }
 
   Plan with_decisions(const std::vector<OperatorDecision>& decisions) const {
@@ -148,6 +148,10 @@ class LayoutMoves {
 };
 
 }  // namespace
+
+Plan on_rings(const PlanRequest& request, const Plan& plan) {
+  return LayoutMoves(request, plan).with_products(MatmulAlgorithm::ring, 2, PartialSums::scatter);
+}
 
 std::vector<Move> moves_of_tensor(const PlanRequest& request, const Plan& plan, std::span<const ParallelDegrees> all) {
   std::vector<Move> moves = moves_to_tensor_degrees(request, plan, all);

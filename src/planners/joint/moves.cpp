@@ -39,7 +39,14 @@ CommunicatedParts communicated_parts(const Plan& plan, const std::vector<Operato
   return parts;
 }
 
-/// @p plan whose first @p num_blocks blocks do @p kind again, and no others anything.
+}  // namespace
+
+bool runs_again(const Plan& plan) {
+  return plan.recompute != Recompute::none || std::ranges::any_of(plan.operators, [](const OperatorRule& rule) {
+           return rule.recompute.value_or(Recompute::none) != Recompute::none;
+         });
+}
+
 Plan with_recompute(const PlanRequest& request, const Plan& plan, Recompute kind, int num_blocks) {
   const ModelGraph& graph = request.graph;
   const bool is_all = num_blocks == std::ssize(graph.blocks);
@@ -55,8 +62,6 @@ Plan with_recompute(const PlanRequest& request, const Plan& plan, Recompute kind
   changed.operators = rules_of_decisions(graph, decisions, changed.recompute);
   return changed;
 }
-
-}  // namespace
 
 std::vector<Move> moves_to_recompute(const PlanRequest& request, const Plan& plan, Recompute kind) {
   const int all = static_cast<int>(request.graph.blocks.size());

@@ -22,12 +22,15 @@ struct Move {
   bool saves_only_memory = false;
 };
 
-/// Stages, stages a rank and micro-batches next to those of @p plan among @p all, and the other order of one stage a
-/// rank, everything else as it is as far as can be. @param request with options of degrees.
+/// Stages, stages a rank and micro-batches next to those of @p plan among @p all, more micro-batches instead of blocks
+/// that run again, and the other order of one stage a rank, everything else as it is as far as can be. @param request
+/// with options of degrees.
 std::vector<Move> moves_of_stages(const PlanRequest& request, const Plan& plan, std::span<const ParallelDegrees> all);
 /// Tensor degrees next to those of @p plan among @p all; of a plan with layouts also how sums come together, products
 /// on rings, and a factor that goes from one of p0, p1 and p2 of one layer to another.
 std::vector<Move> moves_of_tensor(const PlanRequest& request, const Plan& plan, std::span<const ParallelDegrees> all);
+/// @p plan, which has layouts, with all products that may on rings in both directions.
+Plan on_rings(const PlanRequest& request, const Plan& plan);
 /// Of all operators, and of those that stand at one place of their blocks: what is sharded over how many of the ranks
 /// that hold copies; how gradients come to who keeps a part of them.
 /// Parameters at one place alone are sharded to save memory.
@@ -42,6 +45,10 @@ inline constexpr std::array ways_to_recompute = {Recompute::block, Recompute::af
                                                  Recompute::whole_block};
 /// Of these the ones that do @p kind again, fewest blocks first.
 std::vector<Move> moves_to_recompute(const PlanRequest& request, const Plan& plan, Recompute kind);
+/// Some of its operators run again before backward.
+bool runs_again(const Plan& plan);
+/// @p plan whose first @p num_blocks blocks do @p kind again, and no others anything.
+Plan with_recompute(const PlanRequest& request, const Plan& plan, Recompute kind, int num_blocks);
 /// One to four that take turns, of plans with layouts, within passes and across them.
 std::vector<Move> moves_of_sub_batches(const PlanRequest& request, const Plan& plan);
 /// Every switch of what @p plan has, and buckets of a quarter and of four times the size.

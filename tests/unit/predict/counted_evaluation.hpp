@@ -1,13 +1,16 @@
 #pragma once
 
 /// @file
-/// What another evaluation says, and how many plans it is asked to simulate.
+/// What another evaluation says, and how many plans, of which degrees, it is asked to simulate.
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 
 #include "planners/evaluate.hpp"
+#include "planners/joint/plan_in_words.hpp"
 
 namespace strata {
 
@@ -17,7 +20,10 @@ class CountedEvaluation final : public Evaluate {
   explicit CountedEvaluation(const Evaluate& of, bool tells_bounds = true) : of_(of), tells_bounds_(tells_bounds) {}
   Evaluation operator()(const Plan& plan) const override {
     Evaluation evaluation = of_(plan);
-    num_simulated += evaluation.step_seconds > 0.0 ? 1 : 0;
+    if (evaluation.step_seconds > 0.0) {
+      ++num_simulated;
+      degrees_in_words.insert(degrees_of_plan_in_words(plan));
+    }
     return evaluation;
   }
   bool knows_seconds() const override { return of_.knows_seconds(); }
@@ -34,6 +40,7 @@ class CountedEvaluation final : public Evaluate {
   }
 
   mutable int num_simulated = 0;
+  mutable std::set<std::string> degrees_in_words;  ///< of those that are simulated
 
  private:
   const Evaluate& of_;

@@ -185,6 +185,19 @@ TEST(JointSearch, LayoutsWithoutStagesAreImprovedBesidePipelines) {
   EXPECT_GT(std::ssize(plan.why.decisions), std::ssize(without_stages.why.decisions));
 }
 
+/// By their bound, in which nothing runs beside sums, plans of many tensor ranks come behind all others.
+TEST(JointSearch, EveryTensorDegreeIsLookedAtWithoutStagesAndOnRings) {
+  const Setting setting({"resources.ranks_per_node=8"});
+  PlanRequest request = setting.request(0, {{"points", std::int64_t{1}}, {"beam", std::int64_t{1}}, {"seeds", false}});
+  const CountedEvaluation counted(setting.evaluate());
+  request.evaluate = &counted;
+  (void)find_planner("auto").plan(request);
+  for (const int tensor : {2, 4, 8}) {
+    const std::string on_rings = fmt::format("8 ranks × tensor {} (scatter, ring) × stage 1, 4 micro-batches", tensor);
+    EXPECT_TRUE(counted.degrees_in_words.contains(on_rings)) << on_rings;
+  }
+}
+
 /// What the kernels take alone is never more than a step takes, whatever else is decided.
 TEST(JointSearch, KernelsAreABoundOfEveryUniformPlan) {
   const Setting setting({});
@@ -252,6 +265,55 @@ TEST(JointSearch, RingsAreThereBesideOtherLayoutsAndOverlap) {
       EXPECT_GT(found.step_seconds, 0.0) << words << ": " << found.missing;
     }
   }
+}
+
+int num_on_rings(const std::vector<OperatorDecision>& decisions) {
+  return static_cast<int>(std::ranges::count(decisions, MatmulAlgorithm::ring, &OperatorDecision::algorithm));
+}
+
+TEST(JointSearch, RingsStayWhereTensorDegreesChangeAndLayoutsWhereMicroBatchesDo) {
+  const Setting setting({});
+  const PlanRequest request = setting.request(0);
+  const auto degrees = [](int tensor, PartialSums sum, int micro_batches) {
+    return ParallelDegrees{.tensor = tensor, .sum = sum, .micro_batches = micro_batches};
+  };
+  const Plan two = on_rings(request, plan_of_degrees(request, degrees(2, PartialSums::scatter, 4)));
+  const int num_linears = num_on_rings(resolve(two, setting.graph()));
+  EXPECT_EQ(num_linears, 9);  // four of each block, and the head
+  const auto num_of = [&](const ParallelDegrees& of) {
+    return num_on_rings(resolve(with_degrees(request, two, of), setting.graph()));
+  };
+  EXPECT_EQ(num_of(degrees(4, PartialSums::scatter, 4)), num_linears);
+  EXPECT_EQ(num_of(degrees(4, PartialSums::all_reduce, 4)), 0);
+
+  Plan uneven = two;  // one product over four ranks, which no degrees are
+  uneven.operators.push_back({.match = "block[0].attn.qkv", .layout = Layout{.p1 = {4, 1}}});
+  const Plan smaller = with_degrees(request, uneven, degrees(4, PartialSums::scatter, 8));
+  EXPECT_EQ(smaller.schedule.micro_batches, 8);
+  EXPECT_EQ(smaller.operators, uneven.operators);
+}
+
+TEST(JointSearch, SmallerMicroBatchesComeInsteadOfBlocksThatRunAgain) {
+  const Setting setting({});
+  const PlanRequest request = setting.request(0, {{"micro_batches", std::string("planner")}});
+  const std::vector<ParallelDegrees> all = asked_degrees(request);
+  const ParallelDegrees degrees{.tensor = 2, .micro_batches = 2};
+  const Plan kept = plan_of_degrees(request, degrees);
+  const Plan again = with_recompute(request, kept, Recompute::block, 1);
+  const auto cut_smaller = [&](const Plan& from) {
+    std::vector<int> micro_batches;
+    for (const Move& move : moves_of_stages(request, from, all)) {
+      const bool keeps_all = !runs_again(move.plan) && move.plan.stages.count == 1;
+      if (keeps_all && move.plan.schedule.micro_batches > 2) {
+        micro_batches.push_back(move.plan.schedule.micro_batches);
+        EXPECT_TRUE(move.words.ends_with(runs_again(from) ? ", recompute none" : "micro-batches")) << move.words;
+      }
+    }
+    std::ranges::sort(micro_batches);
+    return micro_batches;
+  };
+  EXPECT_EQ(cut_smaller(again), (std::vector{4, 8}));
+  EXPECT_EQ(cut_smaller(kept), std::vector{4});  // the next alone
 }
 
 /// Of a vocabulary that no number of ranks divides.
