@@ -219,7 +219,7 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
     }
   }
   const bool shares = in_node * nodes > 1;  // one rank has nobody to shard with
-  if (decides_by_operator && shares) variants.push_back({mode, "nine tenths of a replica's memory", {}, 0.9});
+  if (decides_by_operator && shares) variants.push_back({mode, "nineteen twentieths of a replica's memory", {}, 0.95});
   if (decides_by_operator && has_stages && in_node > 1 && nodes > 1) {
     variants.push_back({mode, "2 stages, seven tenths of a replica's memory", {{"stages", std::int64_t{2}}}, 0.7});
   }
@@ -238,7 +238,7 @@ std::vector<Variant> variants_of(const Planner& planner, int in_node, int nodes)
                           {{"p", p}, {"g", g}, {"os", os}, {"sharding", std::string(sharding)}}});
     }
   }
-  if (shares) variants.push_back({mode, "nine tenths of a replica's memory", {}, 0.9});
+  if (shares) variants.push_back({mode, "nineteen twentieths of a replica's memory", {}, 0.95});
   return variants;
 }
 
