@@ -4,13 +4,29 @@
 #include <limits>
 
 namespace strata {
+namespace {
+
+/// Packets of quantized values hold bytes of any kind, those that memory is poisoned with too: one of which a part is
+/// seen to be written is written whole.
+std::int64_t with_whole_packets(const Program& program, std::int64_t written) {
+  std::int64_t end = written;
+  for (const Buffer& buffer : program.buffers) {
+    const std::int64_t buffer_end = buffer.offset_bytes + buffer.size_bytes();
+    const bool is_begun = buffer.offset_bytes < written && written < buffer_end;
+    const bool is_packet = buffer.dtype == DType::u8 && buffer.category != Category::workspace;
+    if (is_packet && is_begun) end = std::max(end, buffer_end);
+  }
+  return end;
+}
+
+}  // namespace
 
 TouchedMemory touched_memory(const Program& program,
                              const std::function<std::int64_t(std::int64_t end)>& highest_written) {
   const std::int64_t own_end = own_arena_bytes(program);
   const bool ends_with_workspace = own_end < program.arena_bytes;
-  const std::int64_t written = highest_written(std::numeric_limits<std::int64_t>::max());
-  return {.own_bytes = highest_written(own_end),
+  const std::int64_t written = with_whole_packets(program, highest_written(std::numeric_limits<std::int64_t>::max()));
+  return {.own_bytes = with_whole_packets(program, highest_written(own_end)),
           .total_bytes = ends_with_workspace ? std::max(written, program.arena_bytes) : written};
 }
 
