@@ -109,7 +109,22 @@ def points_of(files: list[Path], strata: str) -> list[dict]:
             identity = json.dumps(keys, sort_keys=True)
             name = str(file.resolve().relative_to(FOLDER))
             points.setdefault(identity, {"file": name, "point": point["index"], "ranks": point["ranks"], "keys": keys})
-    return list(points.values())
+    return with_open_micro_batches(list(points.values()))
+
+
+def with_open_micro_batches(points: list[dict]) -> list[dict]:
+    """Without those whose number of micro-batches a file fixes for its modes where another one differs in nothing but
+    that it leaves the number open: all numbers are auto's and the other modes' to choose there."""
+
+    def others(point: dict) -> str:
+        keys = {key: value for key, value in point["keys"].items() if key != "train.micro_batches"}
+        return json.dumps(keys, sort_keys=True)
+
+    def is_open(point: dict) -> bool:
+        return point["keys"].get("train.micro_batches", 0) == 0
+
+    chosen = {others(point) for point in points if is_open(point)}
+    return [point for point in points if is_open(point) or others(point) not in chosen]
 
 
 def middle_batches(points: list[dict]) -> list[dict]:

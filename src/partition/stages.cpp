@@ -72,6 +72,8 @@ class Cut {
   }
 
   /// [run][begin]: the best value of all pieces from `begin` on in the runs from `run` on, no run above @p limit.
+  /// @param join grows with both of its arguments: a run whose cost alone is no better ends the search, as others that
+  /// begin there only cost more.
   template <typename Join>
   std::vector<double> best(const Join& join, double limit) const {
     std::vector<double> table(static_cast<std::size_t>(num_runs_ + 1) * sums_.size(), infinity);
@@ -79,8 +81,10 @@ class Cut {
     for (int run = num_runs_; run-- > 0;) {
       for (int begin = 0; begin < num_pieces_; ++begin) {
         double& least = table[index(run, begin)];
-        for (int end = begin + 1; end <= num_pieces_ && run_cost(begin, end) <= limit; ++end) {
-          least = std::min(least, join(table[index(run + 1, end)], run_cost(begin, end)));
+        for (int end = begin + 1; end <= num_pieces_; ++end) {
+          const double cost = run_cost(begin, end);
+          if (cost > limit || join(0.0, cost) >= least) break;
+          least = std::min(least, join(table[index(run + 1, end)], cost));
         }
       }
     }

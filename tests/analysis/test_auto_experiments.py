@@ -87,3 +87,11 @@ def test_a_disturbed_cluster_has_other_rates_and_nothing_else():
     assert "intra_node = { latency_seconds = 1e-5, bandwidth_bytes_per_second = 1000000000.0 }" in text
     assert "inter_node = { latency_seconds = 1e-4, bandwidth_bytes_per_second = 200000000.0 }" in text
     assert text.endswith("f32 = 1500000000000.0\n")
+
+
+def test_numbers_of_micro_batches_that_a_file_fixes_are_among_those_of_the_point_that_leaves_them_open():
+    every_experiment = script("every_experiment")
+    fixed, other_batch = ({"train.global_batch": batch, "train.micro_batches": 4} for batch in (8, 16))
+    points = [{"point": 0, "keys": fixed}, {"point": 1, "keys": {"train.global_batch": 8}}]
+    points.append({"point": 2, "keys": other_batch})
+    assert [point["point"] for point in every_experiment.with_open_micro_batches(points)] == [1, 2]

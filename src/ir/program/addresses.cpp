@@ -30,6 +30,7 @@ std::int64_t aligned(std::int64_t bytes) {
 struct Life {
   int buffer = -1;
   int born = 0;           ///< instruction that allocates it
+  int number = 0;         ///< of its buffer's lives
   std::int64_t step = 0;  ///< the training step that it belongs to
   int next = -1;          ///< the next life of its buffer, -1: none
 };
@@ -78,6 +79,7 @@ class Allocator {
     std::int64_t begin = 0;
     std::int64_t end = 0;
     int life = -1;
+    int number = 0;       ///< of the life
     Streams seen_by = 0;  ///< that do not know it to be gone, and allocate before they do
 
     bool is_seen_by(int stream) const { return (seen_by & bit_of(stream)) != 0; }
@@ -103,7 +105,7 @@ class Allocator {
       }
       most_bytes_ = std::max(most_bytes_, occupant.end - occupant.begin);
       for (int stream = 0; stream < static_cast<int>(of_streams_.size()); ++stream) {
-        if (occupant.is_seen_by(stream)) ++of_stream(stream).num_seen;
+        if (occupant.is_seen_by(stream)) ++num_seen(stream, occupant.number);
       }
     }
 
@@ -112,7 +114,7 @@ class Allocator {
       const auto gone = std::find_if(std::ranges::lower_bound(sorted_, begin, {}, &Occupant::begin), sorted_.end(),
                                      [&](const Occupant& o) { return o.life == life; });
       gone->seen_by &= ~bit_of(stream);
-      --of_stream(stream).num_seen;
+      --num_seen(stream, gone->number);
       // What has room now and had none before lies between the one that begins before what went and the first that
       // begins behind it: others may stand in between, as streams know of each other late.
       const auto before = std::find_if(std::reverse_iterator(gone), sorted_.rend(),
@@ -131,7 +133,12 @@ class Allocator {
       }
     }
 
-    std::int64_t num_seen_by(int stream) const { return of_streams_[static_cast<std::size_t>(stream)].num_seen; }
+    /// Lives of other numbers than @p number.
+    std::int64_t num_seen_but(int number, int stream) {
+      std::int64_t all = -num_seen(stream, number);
+      for (const std::int64_t of_one : of_stream(stream).num_seen) all += of_one;
+      return all;
+    }
 
     /// By begin, those that @p stream sees, but for the first ones, of which all end at @p address or before. They may
     /// overlap, as streams know of each other late.
@@ -155,10 +162,16 @@ class Allocator {
       std::int64_t begin = 0;
     };
     struct OfStream {
-      std::int64_t num_seen = 0;
+      std::vector<std::int64_t> num_seen{};    ///< by number of the life
       std::vector<LeastBegin> least_begins{};  ///< of each size that was placed; a Program has few
     };
 
+    std::int64_t& num_seen(int stream, int number) {
+      std::vector<std::int64_t>& by_number = of_stream(stream).num_seen;
+      const auto n = static_cast<std::size_t>(number);
+      if (n >= by_number.size()) by_number.resize(n + 1);
+      return by_number[n];
+    }
     OfStream& of_stream(int stream) { return of_streams_[static_cast<std::size_t>(stream)]; }
 
     std::int64_t base_ = 0;  ///< where the first may begin
@@ -195,9 +208,10 @@ class Allocator {
     for (int i = 0; i < static_cast<int>(list_.size()); ++i) {
       for (const int id : instruction(i).allocs) {
         int* end = &first_lives_[static_cast<std::size_t>(id)];
-        while (*end >= 0) end = &life(*end).next;
+        int number = 0;
+        for (; *end >= 0; ++number) end = &life(*end).next;
         *end = static_cast<int>(lives_.size());
-        lives_.push_back({.buffer = id, .born = i, .step = step_of(i)});
+        lives_.push_back({.buffer = id, .born = i, .number = number, .step = step_of(i)});
       }
     }
     accesses_.assign(lives_.size() * num_streams_, -1);
@@ -282,7 +296,7 @@ class Allocator {
           if (buffer(id).size_bytes() > 0) {
             highest_ = std::max(highest_, buffer(id).offset_bytes + buffer(id).size_bytes());
           }
-        } else if (!stays_apart(id, i)) {
+        } else if (!stays_apart(id, l, i)) {
           is_sound = false;
         }
         occupants_.add(occupant_of(id, l));
@@ -296,6 +310,7 @@ class Allocator {
     return {.begin = begin,
             .end = begin + aligned(buffer(id).size_bytes()),
             .life = l,
+            .number = l < 0 ? 0 : life(l).number,
             .seen_by = l < 0 ? 0 : seen_by_[static_cast<std::size_t>(l)]};
   }
 
@@ -335,8 +350,9 @@ class Allocator {
   /// Of a buffer that has its address: nobody else is there. Where somebody is, the next round keeps the buffer apart
   /// from all that live when it does, not only from who is there now; and where that was not enough, the third round
   /// every buffer, unless those are too many to note. The address that a buffer has in the end keeps away from all of
-  /// them either way, and is found in fewer rounds.
-  bool stays_apart(int id, int i) {
+  /// them either way, and is found in fewer rounds. Two of which each lives for the second time also met when they
+  /// lived for the first, and were kept apart as they were placed: nothing is noted of them, unless they were not.
+  bool stays_apart(int id, int l, int i) {
     constexpr std::int64_t most_noted = std::int64_t{1} << 24;
     const std::int64_t begin = buffer(id).offset_bytes;
     const std::int64_t end = begin + aligned(buffer(id).size_bytes());
@@ -346,11 +362,13 @@ class Allocator {
       if (!is_apart || o.begin >= end) break;
       is_apart = o.end <= begin || life(o.life).buffer == id;
     }
-    if (round_ == 0) num_met_ += occupants_.num_seen_by(stream);
-    if (is_apart && (round_ != 1 || num_met_ > most_noted)) return true;
+    const std::int64_t num_others = occupants_.num_seen_but(life(l).number, stream);
+    if (round_ == 0) num_met_ += num_others;
+    if (is_apart && (round_ != 1 || num_met_ > most_noted || num_others == 0)) return true;
     for (const Occupant& o : occupants_.seen_by(stream)) {
       const int other = life(o.life).buffer;
-      if (other == id) continue;
+      const bool is_here = o.begin < end && begin < o.end;
+      if (other == id || (o.number == life(l).number && !is_here)) continue;
       apart_[static_cast<std::size_t>(id)].push_back(other);
       apart_[static_cast<std::size_t>(other)].push_back(id);
     }
@@ -364,7 +382,7 @@ class Allocator {
   std::size_t num_streams_;
   std::int64_t highest_ = 0;
   int round_ = 0;
-  std::int64_t num_met_ = 0;  ///< others that later lives meet
+  std::int64_t num_met_ = 0;  ///< lives of other numbers that later lives meet
   std::vector<Life> lives_;
   std::vector<int> accesses_;            ///< [life][stream]
   std::vector<int> first_lives_;         ///< by buffer, -1: none

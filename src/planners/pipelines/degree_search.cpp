@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -15,10 +16,13 @@ namespace {
 
 struct PricedDegrees {
   ParallelDegrees degrees;
-  Plan plan;                      ///< of several with states of their own the best
+  Plan replicated;
   double at_least_seconds = 0.0;  ///< where it may fit
   std::int64_t at_least_bytes = 0;
-  Evaluation found{};  ///< where somebody was asked
+  Plan plan{};  ///< of several with states of their own the best
+  Evaluation found{};
+  bool is_found = false;  ///< somebody was asked
+  bool is_open = false;   ///< few Programs say that something fits that does not: all are to be asked
 };
 
 class DegreeSearch {
@@ -30,7 +34,7 @@ class DegreeSearch {
         simulates_(request.evaluate != nullptr && request.evaluate->knows_seconds()) {
     for (const ParallelDegrees& degrees : asked_degrees(request)) {
       try {
-        candidates_.push_back({.degrees = degrees, .plan = plan_of_degrees(request, degrees)});
+        candidates_.push_back({.degrees = degrees, .replicated = plan_of_degrees(request, degrees)});
       } catch (const Unsupported& refusal) {
         refused(refusal.what());
       } catch (const UserError& refusal) {
@@ -49,15 +53,12 @@ class DegreeSearch {
     } else {
       StepBounds bounds(request_, states_);
       for (PricedDegrees& c : candidates_) {
-        c.at_least_bytes = capacity() > 0 ? bounds.bytes(c.degrees, c.plan) : 0;
-        if (!is_too_large(c)) c.at_least_seconds = bounds.seconds(c.degrees, c.plan);
+        c.at_least_bytes = capacity() > 0 ? bounds.bytes(c.degrees, c.replicated) : 0;
+        if (!is_too_large(c)) c.at_least_seconds = bounds.seconds(c.degrees, c.replicated);
       }
       std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_seconds);
     }
-    for (PricedDegrees& c : candidates_) {
-      if (best_ != nullptr && c.at_least_seconds > best_->found.step_seconds) break;
-      if (!is_too_large(c)) ask(c);
-    }
+    ask_least_first();
     if (best_ == nullptr) refuse_memory();
     return explained();
   }
@@ -91,34 +92,79 @@ class DegreeSearch {
     if (candidates_.empty()) refuse_to_compare(all);
   }
 
-  void ask(PricedDegrees& c) {
-    const Plan replicated = c.plan;
-    std::vector<std::vector<OperatorRule>> known;  // what states there may be is found in several ways
-    const auto all_fit_that_should = [&](std::vector<PlanWithStates> plans) {
-      bool as_said = true;
-      for (PlanWithStates& each : plans) {
-        if (std::ranges::find(known, each.plan.operators) != known.end()) continue;
-        known.push_back(each.plan.operators);
-        Evaluation found = evaluated(each);
-        as_said = as_said && (found.feasible() || !should_fit(each));
-        if (known.size() == 1 || is_better(found, c.found)) {
-          c.plan = std::move(each.plan);
-          c.found = std::move(found);
-        }
-      }
-      return as_said;
-    };
-    if (!decide_) {
-      all_fit_that_should({{.plan = c.plan}});
-    } else if (!simulates_ || !all_fit_that_should(decide_(c.degrees, replicated, PeaksOf::few))) {
-      all_fit_that_should(decide_(c.degrees, replicated, PeaksOf::all));
+  /// In the order of what they take at least, which rises where few Programs let more stay replicated than fits.
+  void ask_least_first() {
+    std::set<std::pair<double, std::size_t>> waiting;  // with the number of the candidate
+    for (std::size_t i = 0; i < candidates_.size(); ++i) {
+      if (!is_too_large(candidates_[i])) waiting.emplace(candidates_[i].at_least_seconds, i);
     }
+    while (!waiting.empty()) {
+      const auto [seconds, i] = *waiting.begin();
+      if (best_ != nullptr && seconds > best_->found.step_seconds) return;
+      waiting.erase(waiting.begin());
+      PricedDegrees& c = candidates_[i];
+      if (c.is_open) {
+        ask_by_all(c);
+      } else {
+        ask(c);
+        if (c.is_open) waiting.emplace(c.at_least_seconds, i);
+      }
+    }
+  }
+
+  /// Where somebody simulates by few Programs first.
+  void ask(PricedDegrees& c) {
     ++num_asked_;
+    if (!decide_) {
+      evaluate(c, {{.plan = c.replicated}});
+      return;
+    }
+    const Answers answers = evaluate(c, decide_(c.degrees, c.replicated, simulates_ ? PeaksOf::few : PeaksOf::all));
+    c.is_open = simulates_ && !answers.are_as_said;
+    if (c.is_open) c.at_least_seconds = std::max(c.at_least_seconds, answers.fewest_seconds);
+  }
+
+  void ask_by_all(PricedDegrees& c) {
+    c.is_open = false;
+    evaluate(c, decide_(c.degrees, c.replicated, PeaksOf::all));
+  }
+
+  struct Answers {
+    bool are_as_said = true;      ///< all fits that should
+    double fewest_seconds = 0.0;  ///< of what should fit; 0: none was simulated
+  };
+
+  Answers evaluate(PricedDegrees& c, std::vector<PlanWithStates> plans) {
+    Answers answers;
+    std::vector<std::vector<OperatorRule>> known;  // what states there may be is found in several ways
+    for (PlanWithStates& each : plans) {
+      if (std::ranges::find(known, each.plan.operators) != known.end()) continue;
+      known.push_back(each.plan.operators);
+      if (takes_longer_than_best(each)) continue;
+      Evaluation found = evaluated(each);
+      if (should_fit(each)) {
+        answers.are_as_said = answers.are_as_said && found.feasible();
+        const bool is_first = answers.fewest_seconds == 0.0;
+        if (is_first || found.step_seconds < answers.fewest_seconds) answers.fewest_seconds = found.step_seconds;
+      }
+      if (!c.is_found || is_better(found, c.found)) {
+        c.plan = std::move(each.plan);
+        c.found = std::move(found);
+      }
+      c.is_found = true;
+    }
+    if (!c.is_found) return answers;
     if (c.found.feasible()) {
       take(c);
     } else if (c.found.peak_bytes == 0) {
       refused(c.found.missing.c_str());
     }
+    return answers;
+  }
+
+  /// By closed form, which has nothing sent while something computes: that saves half of it at most.
+  bool takes_longer_than_best(const PlanWithStates& with_states) const {
+    return simulates_ && best_ != nullptr && with_states.seconds / 2.0 > best_->found.step_seconds;
   }
 
   bool should_fit(const PlanWithStates& with_states) const {
@@ -145,6 +191,7 @@ class DegreeSearch {
   }
 
   void take(PricedDegrees& c) {
+    if (best_ == &c) return;
     const auto worth = [](const PricedDegrees& of) { return std::pair(of.found.step_seconds, of.degrees); };
     if (best_ == nullptr || worth(c) < worth(*best_)) {
       runner_up_ = std::exchange(best_, &c);
@@ -160,12 +207,15 @@ class DegreeSearch {
     Plan plan = best_->plan;
     plan.why.predicted_seconds = best_->found.step_seconds;
     plan.why.predicted_peak_bytes = best_->found.peak_bytes;
-    const auto do_not_fit = std::ranges::count_if(
-        candidates_, [](const PricedDegrees& c) { return c.found.peak_bytes > 0 && !c.found.feasible(); });
+    const auto do_not_fit = std::ranges::count_if(candidates_, [](const PricedDegrees& c) {
+      return !c.is_open && c.is_found && c.found.peak_bytes > 0 && !c.found.feasible();
+    });
+    const auto open = std::ranges::count_if(candidates_, &PricedDegrees::is_open);
     const auto too_large = std::ranges::count_if(candidates_, [&](const PricedDegrees& c) { return is_too_large(c); });
     plan.why.binding =
-        fmt::format("{}; of {} combinations {} were {}, of which {} do not fit{}{}", words(*best_), candidates_.size(),
-                    num_asked_, simulates_ ? "simulated" : "compared by closed form", do_not_fit,
+        fmt::format("{}; of {} combinations {} were {}, of which {} do not fit{}{}{}", words(*best_),
+                    candidates_.size(), num_asked_, simulates_ ? "simulated" : "compared by closed form", do_not_fit,
+                    open > 0 ? fmt::format(", and {} take longer even with less in shards than fits", open) : "",
                     too_large > 0 ? fmt::format(", {} are too large by what they hold at least", too_large) : "",
                     simulates_ ? ", and the others take longer by what computes and what is sent alone" : "");
     if (runner_up_ != nullptr) plan.why.runner_up = described(*runner_up_);
@@ -173,7 +223,7 @@ class DegreeSearch {
   }
 
   Plan only_one() const {
-    Plan plan = candidates_.front().plan;
+    Plan plan = candidates_.front().replicated;
     plan.why.binding = words(candidates_.front()) + "; nothing else can be, or was asked for";
     if (request_.evaluate == nullptr || capacity() == 0) return plan;
     const Evaluation found = request_.evaluate->memory(plan);
@@ -210,7 +260,9 @@ class DegreeSearch {
     std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_bytes);
     std::size_t num_too_large = 0;
     for (PricedDegrees& c : candidates_) {
-      if (is_too_large(c) && num_too_large++ < most) ask(c);
+      if (!is_too_large(c) || num_too_large++ >= most) continue;
+      ask(c);
+      if (c.is_open) ask_by_all(c);
     }
     return num_too_large - std::min(num_too_large, most);
   }

@@ -34,8 +34,9 @@ using DecideStates =
 Plan fastest_degrees(const PlanRequest& request);
 
 /// The same where @p decide says how states are held. Where somebody simulates, whose Programs have the last word, it
-/// is asked by few of them first, and by all where what so fits does not. Where nobody does, whole weights with a stage
-/// a rank are compared by closed form. @param states all that @p decide may make of them.
+/// is asked by few of them first, and by all where what so fits does not and may be the fastest. What takes twice the
+/// best step by closed form, which has nothing sent under anything, is not simulated. Where nobody does, whole weights
+/// with a stage a rank are compared by closed form. @param states all that @p decide may make of them.
 Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide, HeldStates states);
 
 }  // namespace strata

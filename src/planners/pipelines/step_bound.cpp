@@ -68,7 +68,9 @@ struct StepBounds::Kept {
 struct StepBounds::Prices {
   std::map<std::string, Passes, std::less<>> passes;           ///< by operator of the part
   std::map<std::string, std::vector<Kept>, std::less<>> kept;  ///< by operator of the part
-  std::map<std::string, double, std::less<>> updates;          ///< by parameter of the part
+  std::vector<const Passes*> passes_of;                        ///< by operator of the model; null: none
+  std::vector<const std::vector<Kept>*> kept_of;               ///< by operator of the model; null: none
+  std::vector<double> update_seconds;                          ///< by parameter of the model
   double overhead_seconds = 0.0;                               ///< of a step
   bool is_known = false;
 };
@@ -111,8 +113,9 @@ StepBounds::Prices StepBounds::priced(const Plan& place) const {
   if (!step.missing.empty()) return prices;
   prices.is_known = true;
   prices.overhead_seconds = step.overhead_seconds;
+  std::map<std::string, double, std::less<>> updates;  // by parameter of the part
   for (const PricedInstruction& in : step.instructions) {
-    if (in.phase == Phase::update) prices.updates[in.name] += in.seconds;
+    if (in.phase == Phase::update) updates[in.name] += in.seconds;
     const bool is_pass = in.phase == Phase::forward || in.phase == Phase::recompute || in.phase == Phase::backward;
     if (!is_pass || (in.is_collective && !in.holds_up_kernels)) continue;
     Passes& passes = prices.passes[in.name.substr(0, in.name.find('/'))];
@@ -139,6 +142,23 @@ StepBounds::Prices StepBounds::priced(const Plan& place) const {
       for (auto* of_phase : {&passes.forward, &passes.again, &passes.backward}) (*of_phase)[1] = (*of_phase)[0];
     }
   }
+  const ModelGraph& graph = request_.graph;
+  const auto value_of = [](const auto& by_name, const std::string& name) {
+    const auto found = by_name.find(name);
+    return found == by_name.end() ? nullptr : &found->second;
+  };
+  prices.update_seconds.resize(graph.parameters.size());
+  for (std::size_t o = 0; o < graph.operators.size(); ++o) {
+    const Operator& stand_in = blocks_.stands_for(static_cast<int>(o));
+    prices.passes_of.push_back(value_of(prices.passes, stand_in.name));
+    prices.kept_of.push_back(value_of(prices.kept, stand_in.name));
+    for (std::size_t i = 0; i < stand_in.parameters.size(); ++i) {
+      const auto parameter = static_cast<std::size_t>(stand_in.parameters[i]);
+      const double* seconds = value_of(updates, graph.parameters[parameter].name);
+      const int own = graph.operators[o].parameters[i];
+      if (seconds != nullptr) prices.update_seconds[static_cast<std::size_t>(own)] = *seconds;
+    }
+  }
   return prices;
 }
 
@@ -158,20 +178,17 @@ std::vector<StepBounds::StageShare> StepBounds::shares_of(const Plan& plan, cons
     StageShare& share = shares.emplace_back();
     share.parameters.resize(graph.parameters.size());
     const auto append = [&](int o, auto member, std::array<PassSeconds, 2>& to) {
-      const auto found = prices.passes.find(blocks_.stands_for(o).name);
-      if (found == prices.passes.end()) return;
-      for (std::size_t m = 0; m < 2; ++m) to[m].append((found->second.*member)[m]);
+      const Passes* passes = prices.passes_of[static_cast<std::size_t>(o)];
+      if (passes == nullptr) return;
+      for (std::size_t m = 0; m < 2; ++m) to[m].append((passes->*member)[m]);
     };
     for (int o = stage.first_operator; o < stage.end(); ++o) {
       append(o, &Passes::forward, share.passes.forward);
-      const Operator& op = graph.operators[static_cast<std::size_t>(o)];
-      const Operator& priced = blocks_.stands_for(o);
-      for (std::size_t i = 0; i < op.parameters.size(); ++i) {
-        const auto parameter = static_cast<std::size_t>(op.parameters[i]);
+      for (const int p : graph.operators[static_cast<std::size_t>(o)].parameters) {
+        const auto parameter = static_cast<std::size_t>(p);
         if (share.parameters[parameter]) continue;
         share.parameters[parameter] = true;
-        const auto update = prices.updates.find(graph.parameters[static_cast<std::size_t>(priced.parameters[i])].name);
-        if (update != prices.updates.end()) share.update_seconds += update->second;
+        share.update_seconds += prices.update_seconds[parameter];
       }
     }
     for (int o = stage.end(); o-- > stage.first_operator;) {
@@ -278,7 +295,7 @@ double StepBounds::seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& 
   // A rank may hold all of one parameter and nothing of another, and of other parameters in the part than in the model.
   const bool has_sharded_states = std::ranges::any_of(
       decisions, [](const OperatorDecision& d) { return d.state != StateFactors{} || d.slices > 0; });
-  if (has_sharded_states) prices.updates.clear();
+  if (has_sharded_states) std::ranges::fill(prices.update_seconds, 0.0);
   return seconds(degrees, plan, prices, false);
 }
 
@@ -394,9 +411,9 @@ double StepBounds::passes_seconds(const Plan& plan, std::span<const StageShare> 
 std::int64_t StepBounds::kept_bytes(const Prices& prices, const Stage& stage) const {
   std::int64_t bytes = 0;
   for (int o = stage.first_operator; o < stage.end(); ++o) {
-    const auto found = prices.kept.find(blocks_.stands_for(o).name);
-    if (found == prices.kept.end()) continue;
-    for (const Kept& kept : found->second) {
+    const std::vector<Kept>* made_here = prices.kept_of[static_cast<std::size_t>(o)];
+    if (made_here == nullptr) continue;
+    for (const Kept& kept : *made_here) {
       const bool is_read_here = std::ranges::any_of(kept.readers, [&](int behind) { return o + behind < stage.end(); });
       if (is_read_here) bytes += kept.bytes;
     }

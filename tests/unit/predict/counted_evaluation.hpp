@@ -14,7 +14,7 @@
 
 namespace strata {
 
-class CountedEvaluation final : public Evaluate {
+class CountedEvaluation : public Evaluate {
  public:
   /// @param of outlives this. @param tells_bounds else at_least() says nothing, so that every plan is simulated.
   explicit CountedEvaluation(const Evaluate& of, bool tells_bounds = true) : of_(of), tells_bounds_(tells_bounds) {}

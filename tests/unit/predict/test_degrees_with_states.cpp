@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,11 +14,13 @@
 #include "partition/shards.hpp"
 #include "planners/layouts/degrees_of_layers.hpp"
 #include "planners/operators/units.hpp"
+#include "planners/pipelines/degree_search.hpp"
 #include "planners/pipelines/degrees.hpp"
 #include "planners/pipelines/step_bound.hpp"
 #include "planners/states/factors.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "support/refusal.hpp"
+#include "unit/predict/counted_evaluation.hpp"
 #include "unit/predict/small_gpt.hpp"
 
 namespace strata::predict::test_degrees_with_states {
@@ -230,6 +233,56 @@ TEST(DegreesWithStates, TakeAtLeastWhatMemoryMakesThemSend) {
 
 TEST(DegreesWithStates, AreTheFastestOfAllPlans) { expect_fastest({}); }
 TEST(DegreesWithStates, AreTheFastestOfAllPlansWithRecomputation) { expect_fastest({"train.recompute=block"}); }
+
+constexpr const char* by_all_programs = "all Programs";
+
+/// Plans whose states were not decided by all Programs do not fit. Those that were take longer than these, twice as
+/// long or the less the longer these take.
+class FewProgramsAreWrong final : public CountedEvaluation {
+ public:
+  FewProgramsAreWrong(const Evaluate& of, bool in_reverse) : CountedEvaluation(of), in_reverse_(in_reverse) {}
+  Evaluation operator()(const Plan& plan) const override {
+    constexpr double long_enough = 1000.0;
+    Evaluation found = CountedEvaluation::operator()(plan);
+    if (plan.why.binding != by_all_programs) {
+      found.missing = "more memory than few Programs say";
+    } else {
+      found.step_seconds = in_reverse_ ? long_enough - found.step_seconds : 2.0 * found.step_seconds;
+    }
+    return found;
+  }
+
+ private:
+  bool in_reverse_;
+};
+
+/// What few Programs say fits, and does not, is asked of all as long as it may be the fastest, and then no more.
+TEST(DegreesWithStates, WhatFewProgramsSayFitsIsAskedOfAllWhereItMayBeFastest) {
+  const Setting setting({});
+  const PlanEvaluation evaluate(setting.point(), file);
+  for (const bool in_reverse : {true, false}) {
+    const FewProgramsAreWrong evaluated(evaluate, in_reverse);
+    std::map<PeaksOf, std::vector<double>> seconds;  // of those that are decided
+    const auto decide = [&](const ParallelDegrees&, const Plan& replicated, PeaksOf programs) {
+      PlanWithStates decided{.plan = replicated, .peak_bytes = 1};
+      if (programs == PeaksOf::all) decided.plan.why.binding = by_all_programs;
+      seconds[programs].push_back(evaluated(decided.plan).step_seconds);
+      return std::vector{decided};
+    };
+    const Plan found = fastest_degrees({.graph = setting.point().graph,
+                                        .cluster = setting.point().cluster,
+                                        .base = setting.base("3d+osdp", std::int64_t{1} << 40),
+                                        .options = find_planner("3d+osdp").with_defaults({}),
+                                        .evaluate = &evaluated},
+                                       decide, HeldStates::dp_or_zdp);
+    const double best = std::ranges::min(seconds[PeaksOf::all]);
+    EXPECT_EQ(found.why.predicted_seconds, best);
+    const auto may_be_fastest = std::ranges::count_if(seconds[PeaksOf::few], [&](double s) { return s <= best; });
+    EXPECT_EQ(std::ssize(seconds[PeaksOf::all]), may_be_fastest);
+    EXPECT_EQ(std::ssize(seconds[PeaksOf::few]) > may_be_fastest, !in_reverse);
+    EXPECT_GE(may_be_fastest, 3);
+  }
+}
 
 /// Tensor ranks, which the search is free to leave, are left where slices are asked for.
 TEST(DegreesWithStates, SlicesThatAreAskedForLeaveNoTensorRanks) {
