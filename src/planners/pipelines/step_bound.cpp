@@ -68,10 +68,11 @@ struct StepBounds::Kept {
 struct StepBounds::Prices {
   std::map<std::string, Passes, std::less<>> passes;           ///< by operator of the part
   std::map<std::string, std::vector<Kept>, std::less<>> kept;  ///< by operator of the part
-  std::vector<const Passes*> passes_of;                        ///< by operator of the model; null: none
-  std::vector<const std::vector<Kept>*> kept_of;               ///< by operator of the model; null: none
-  std::vector<double> update_seconds;                          ///< by parameter of the model
-  double overhead_seconds = 0.0;                               ///< of a step
+  /// By operator of the model, what stands for it in the maps, which are moved and never copied; null: nothing.
+  std::vector<const Passes*> passes_of;
+  std::vector<const std::vector<Kept>*> kept_of;
+  std::vector<double> update_seconds;  ///< by parameter of the model
+  double overhead_seconds = 0.0;       ///< of a step
   bool is_known = false;
 };
 
