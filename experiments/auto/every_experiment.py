@@ -117,8 +117,7 @@ def with_open_micro_batches(points: list[dict]) -> list[dict]:
     that it leaves the number open: all numbers are auto's and the other modes' to choose there."""
 
     def others(point: dict) -> str:
-        keys = {key: value for key, value in point["keys"].items() if key != "train.micro_batches"}
-        return json.dumps(keys, sort_keys=True)
+        return text_without(point, "train.micro_batches")
 
     def is_open(point: dict) -> bool:
         return point["keys"].get("train.micro_batches", 0) == 0
@@ -131,13 +130,14 @@ def middle_batches(points: list[dict]) -> list[dict]:
     """One of those that differ in nothing but the batch and in how many micro-batches it is cut."""
     alike: dict[str, list[dict]] = {}
     for point in points:
-        others = {
-            key: value
-            for key, value in point["keys"].items()
-            if key not in ("train.global_batch", "train.global_batch_tokens", "train.micro_batches")
-        }
-        alike.setdefault(json.dumps(others, sort_keys=True), []).append(point)
+        others = text_without(point, "train.global_batch", "train.global_batch_tokens", "train.micro_batches")
+        alike.setdefault(others, []).append(point)
     return [group[len(group) // 2] for group in alike.values()]
+
+
+def text_without(point: dict, *keys: str) -> str:
+    """Of its other keys: equal of points that differ in these alone."""
+    return json.dumps({key: value for key, value in point["keys"].items() if key not in keys}, sort_keys=True)
 
 
 def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:

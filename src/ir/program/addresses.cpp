@@ -296,7 +296,7 @@ class Allocator {
           if (buffer(id).size_bytes() > 0) {
             highest_ = std::max(highest_, buffer(id).offset_bytes + buffer(id).size_bytes());
           }
-        } else if (!stays_apart(id, l, i)) {
+        } else if (!stays_apart(l, i)) {
           is_sound = false;
         }
         occupants_.add(occupant_of(id, l));
@@ -347,12 +347,14 @@ class Allocator {
     return candidate;
   }
 
-  /// Of a buffer that has its address: nobody else is there. Where somebody is, the next round keeps the buffer apart
-  /// from all that live when it does, not only from who is there now; and where that was not enough, the third round
-  /// every buffer, unless those are too many to note. The address that a buffer has in the end keeps away from all of
-  /// them either way, and is found in fewer rounds. Two of which each lives for the second time also met when they
-  /// lived for the first, and were kept apart as they were placed: nothing is noted of them, unless they were not.
-  bool stays_apart(int id, int l, int i) {
+  /// Of a later life of a buffer, which has its address: nobody else is there. Where somebody is, the next round keeps
+  /// the buffer apart from all that live when it does, not only from who is there now; and where that was not enough,
+  /// the third round every buffer, unless those are too many to note. The address that a buffer has in the end keeps
+  /// away from all of them either way, and is found in fewer rounds. Two of which each lives for the second time also
+  /// met when they lived for the first, and were kept apart as they were placed: nothing is noted of them, unless they
+  /// were not.
+  bool stays_apart(int l, int i) {
+    const int id = life(l).buffer, number = life(l).number;
     constexpr std::int64_t most_noted = std::int64_t{1} << 24;
     const std::int64_t begin = buffer(id).offset_bytes;
     const std::int64_t end = begin + aligned(buffer(id).size_bytes());
@@ -362,13 +364,13 @@ class Allocator {
       if (!is_apart || o.begin >= end) break;
       is_apart = o.end <= begin || life(o.life).buffer == id;
     }
-    const std::int64_t num_others = occupants_.num_seen_but(life(l).number, stream);
+    const std::int64_t num_others = occupants_.num_seen_but(number, stream);
     if (round_ == 0) num_met_ += num_others;
     if (is_apart && (round_ != 1 || num_met_ > most_noted || num_others == 0)) return true;
     for (const Occupant& o : occupants_.seen_by(stream)) {
       const int other = life(o.life).buffer;
       const bool is_here = o.begin < end && begin < o.end;
-      if (other == id || (o.number == life(l).number && !is_here)) continue;
+      if (other == id || (o.number == number && !is_here)) continue;
       apart_[static_cast<std::size_t>(id)].push_back(other);
       apart_[static_cast<std::size_t>(other)].push_back(id);
     }

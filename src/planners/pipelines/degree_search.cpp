@@ -208,7 +208,7 @@ class DegreeSearch {
     plan.why.predicted_seconds = best_->found.step_seconds;
     plan.why.predicted_peak_bytes = best_->found.peak_bytes;
     const auto do_not_fit = std::ranges::count_if(candidates_, [](const PricedDegrees& c) {
-      return !c.is_open && c.is_found && c.found.peak_bytes > 0 && !c.found.feasible();
+      return !c.is_open && c.found.peak_bytes > 0 && !c.found.feasible();
     });
     const auto open = std::ranges::count_if(candidates_, &PricedDegrees::is_open);
     const auto too_large = std::ranges::count_if(candidates_, [&](const PricedDegrees& c) { return is_too_large(c); });

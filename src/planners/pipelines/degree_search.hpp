@@ -4,7 +4,8 @@
 /// The degrees with the fastest simulated step of those that fit: every combination has bounds in closed form of what
 /// it takes and holds (step_bound.hpp). Those that hold too much are left out, and of the others the simulator is asked
 /// in the order of what they take, until no bound is below the best answer. So the result is that of asking it of every
-/// combination.
+/// combination. Where states are decided by Programs of few blocks or micro-batches, and what so fits does not, what it
+/// takes is the combination's next bound: more has to be sharded, which is taken to be no faster and not proven.
 
 #include <cstdint>
 #include <functional>

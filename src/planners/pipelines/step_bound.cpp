@@ -143,6 +143,7 @@ StepBounds::Prices StepBounds::priced(const Plan& place) const {
       for (auto* of_phase : {&passes.forward, &passes.again, &passes.backward}) (*of_phase)[1] = (*of_phase)[0];
     }
   }
+  // Looked up once, and not for every stage of every combination of degrees.
   const ModelGraph& graph = request_.graph;
   const auto value_of = [](const auto& by_name, const std::string& name) {
     const auto found = by_name.find(name);
