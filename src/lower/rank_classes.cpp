@@ -12,13 +12,13 @@
 #include "base/collective.hpp"
 #include "ir/plan/stage_pyramid.hpp"
 #include "ir/program/program.hpp"
-#include "lower/layouts/axis_rings.hpp"
-#include "lower/layouts/laid_out_graph.hpp"
+#include "lower/layouts/laid_out_classes.hpp"
 #include "lower/lower.hpp"
 #include "lower/order/orders_of_places.hpp"
 #include "lower/order/schedules.hpp"
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
+#include "lower/rank_signature.hpp"
 #include "partition/operator_splitting.hpp"
 #include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
@@ -26,64 +26,6 @@
 
 namespace strata {
 namespace {
-
-/// What tells a rank's class from others, number after number; as many of every rank of a plan.
-using Signature = std::vector<std::int64_t>;
-
-/// By rank a number that is its group's. Every group is looked at once, not once a member: with groups that grow with
-/// the ranks, the latter would be work that grows with their square.
-/// @param members_of a rank's group, itself included. Groups of two ranks are the same or have no rank in common.
-std::vector<int> numbers_of_groups(int num_ranks, const std::function<std::vector<int>(int)>& members_of,
-                                   const std::function<int(const std::vector<int>&)>& number_of) {
-  constexpr int unknown = -1;
-  std::vector<int> numbers(static_cast<std::size_t>(num_ranks), unknown);
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    if (numbers[static_cast<std::size_t>(rank)] != unknown) continue;
-    const std::vector<int> members = members_of(rank);
-    const int number = number_of(members);
-    for (const int member : members) numbers[static_cast<std::size_t>(member)] = number;
-  }
-  return numbers;
-}
-
-/// By rank: which of the shapes that data groups have is its group's. A shape says how many nodes hold how many
-/// members.
-std::vector<int> shapes_of_data_groups(const Mesh& mesh) {
-  std::map<std::map<int, int>, int> known;
-  return numbers_of_groups(
-      mesh.num_ranks(), [&](int rank) { return group_along(mesh, "data", rank); },
-      [&](const std::vector<int>& group) {
-        std::map<int, int> members_of_node;
-        for (const int member : group) ++members_of_node[member / mesh.ranks_per_node];
-        std::map<int, int> nodes_with;  // so many members
-        for (const auto& [_, members] : members_of_node) ++nodes_with[members];
-        return known.try_emplace(std::move(nodes_with), static_cast<int>(known.size())).first->second;
-      });
-}
-
-/// What of a rank's signature the named axes say: its coordinates off the data axis, how far away, in nodes, its
-/// neighbours on these axes are, and how its data group lies on the nodes.
-class AxesSignature {
- public:
-  explicit AxesSignature(const Mesh& mesh) : mesh_(mesh), data_shapes_(shapes_of_data_groups(mesh)) {}
-
-  void append(int rank, Signature& signature) const {
-    const auto node = [&](int r) { return r / mesh_.ranks_per_node; };
-    for (const MeshAxis& axis : mesh_.axes) {
-      if (axis.size == 1) continue;
-      if (axis.name == "data") {
-        signature.push_back(data_shapes_[static_cast<std::size_t>(rank)]);
-        continue;
-      }
-      signature.push_back(coordinate(mesh_, axis.name, rank));
-      for (const int member : group_along(mesh_, axis.name, rank)) signature.push_back(node(member) - node(rank));
-    }
-  }
-
- private:
-  const Mesh& mesh_;
-  std::vector<int> data_shapes_;
-};
 
 /// Parameters of which a rank holds equally much, and updates equally much: of one size, cut in the same parts and,
 /// where tensors are dealt whole, dealt to the same owner. A model has few, however many ranks share it.
@@ -190,16 +132,6 @@ std::vector<std::vector<int>> leaves_by_group(const PlacedRanks& ranks, std::spa
   return leaves;
 }
 
-/// Which of a rank's neighbours off the data axis hang under its own leaf switch: what it sends them crosses the spine
-/// or does not.
-void append_leaves_of_neighbours(const Mesh& mesh, std::span<const int> leaf_of_node, int rank, Signature& signature) {
-  const auto leaf = [&](int r) { return leaf_of_node[static_cast<std::size_t>(r / mesh.ranks_per_node)]; };
-  for (const MeshAxis& axis : mesh.axes) {
-    if (axis.name == "data" || axis.size == 1) continue;
-    for (const int member : group_along(mesh, axis.name, rank)) signature.push_back(leaf(member) == leaf(rank) ? 1 : 0);
-  }
-}
-
 std::vector<StateFactors> different_states(const Mesh& mesh, const SplitModel& split) {
   std::vector<StateFactors> states;
   for (std::size_t o = 0; o < split.decisions.size(); ++o) {
@@ -257,6 +189,22 @@ std::vector<GradientChange> gradient_changes(const StepOrder& order, const Model
   return changes;
 }
 
+std::vector<MembersOf> groupings(const PlacedRanks& ranks, std::span<const Between> pairs) {
+  std::vector<int> rank_at(ranks.place_of_rank.size());
+  for (std::size_t rank = 0; rank < rank_at.size(); ++rank) {
+    rank_at[static_cast<std::size_t>(ranks.place_of_rank[rank])] = static_cast<int>(rank);
+  }
+  std::vector<MembersOf> all;
+  for (const Between& pair : pairs) {
+    all.emplace_back([&ranks, rank_at, pair](int rank) {
+      std::vector<int> members = ranks_between(ranks.mesh, pair.outer, pair.inner, ranks.place_of(rank));
+      for (int& member : members) member = rank_at[static_cast<std::size_t>(member)];
+      return members;
+    });
+  }
+  return all;
+}
+
 std::int64_t in_arena(std::int64_t bytes) {
   return (bytes + arena_alignment_bytes - 1) / arena_alignment_bytes * arena_alignment_bytes;
 }
@@ -303,142 +251,11 @@ void append_samples(const Plan& plan, std::span<const OperatorDecision> decision
   }
 }
 
-/// Axes along which ranks have parts of tensors, or of what they share hold shards, of different sizes, or of which
-/// some ranks gather what others do not.
-AxisSet uneven_axes(const Plan& plan, const RankModel& rank_model) {
-  AxisSet axes = 0;
-  for (const LaidOutGraph& size : rank_model.sizes) axes |= size.uneven;
-  const LaidOutGraph& model = rank_model.any();
-  const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
-  const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
-  for (std::size_t p = 0; p < shards.size(); ++p) {
-    const bool divides = model.graph.parameters[p].num_elements() % shards[p].factors.os.total() == 0;
-    if (shards[p].is_sharded() && (is_dealt || !divides)) axes |= model.replicas[p];
-  }
-  for (const auto& [p, of_sum] : model.added_by_one) {
-    if (shards[static_cast<std::size_t>(p)].factors.p.total() > 1) axes |= of_sum;
-  }
-  return axes;
-}
-
-/// What tells ranks apart where operators are laid out: where a rank is along the axes that divide unevenly, and under
-/// how many leaf switches its groups are. Who adds a bias that is whole or counts a row of the loss is a kernel's
-/// operand or factor; who broadcasts a panel does it as often as others. Besides, its stage, and how far its neighbours
-/// are; on a ring that passes blocks on, its place, unless all links of the ring and all parts are alike.
-class LaidOutSignature {
- public:
-  /// @param leaf_of_node empty: leaves make no difference.
-  LaidOutSignature(const Plan& plan, const RankModel& model, std::span<const int> leaf_of_node)
-      : plan_(plan),
-        axes_(plan.mesh),
-        uneven_(uneven_axes(plan, model)),
-        named_(plan.mesh),
-        rings_(ring_axes(model.any())),
-        leaf_of_node_(leaf_of_node) {
-    if (leaf_of_node.empty()) return;
-    for (const AxisSet set : communicating_axes(model.any())) {
-      leaves_by_group_.push_back(numbers_of_groups(
-          plan.mesh.num_ranks(), [&](int rank) { return axes_.group(set, rank); },
-          [&](const std::vector<int>& group) {
-            std::set<int> leaves;
-            for (const int member : group) {
-              leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
-            }
-            return static_cast<int>(leaves.size());
-          }));
-    }
-  }
-
-  Signature operator()(int rank) const {
-    Signature signature = {axes_.index(uneven_, rank)};
-    if (plan_.stages.count > 1) named_.append(rank, signature);
-    for (const AxisSet ring : rings_) append_ring(ring, rank, signature);
-    if (leaf_of_node_.empty()) return signature;
-    // Ranks at one place of all stages are told apart together: a message goes from one class to one class.
-    for (const int neighbour : group_along(plan_.mesh, "stage", rank)) {
-      append_leaves_of_neighbours(plan_.mesh, leaf_of_node_, neighbour, signature);
-      for (const std::vector<int>& leaves : leaves_by_group_) {
-        signature.push_back(leaves[static_cast<std::size_t>(neighbour)]);
-      }
-    }
-    return signature;
-  }
-
- private:
-  /// What kinds of links the rank's ring has, and, where they differ or parts do, where the rank is: a message goes
-  /// from one class to one class.
-  void append_ring(AxisSet ring, int rank, Signature& signature) const {
-    const std::vector<int> members = axes_.group(ring, rank);
-    const auto node = [&](std::size_t i) {
-      return static_cast<std::size_t>(members[i % members.size()] / plan_.mesh.ranks_per_node);
-    };
-    Signature links;
-    for (std::size_t i = 0; i < members.size(); ++i) {
-      const bool is_under_one_leaf = leaf_of_node_.empty() || leaf_of_node_[node(i)] == leaf_of_node_[node(i + 1)];
-      links.push_back((node(i) == node(i + 1) ? 0 : 1) + (is_under_one_leaf ? 0 : 2));
-    }
-    const bool are_alike = (ring & uneven_) == 0 && std::ranges::count(links, links.front()) == std::ssize(links);
-    std::ranges::copy(links, std::back_inserter(signature));
-    signature.push_back(are_alike ? -1 : axes_.index(ring, rank));
-  }
-
-  const Plan& plan_;
-  AtomicAxes axes_;
-  AxisSet uneven_;
-  AxesSignature named_;
-  std::set<AxisSet> rings_;
-  std::span<const int> leaf_of_node_;
-  std::vector<std::vector<int>> leaves_by_group_;  ///< [communicating set of axes][rank]
-};
-
-RankClasses classes_of(int num_ranks, const std::function<Signature(int)>& signature_of) {
-  RankClasses classes;
-  std::map<Signature, int> known;
-  for (int rank = 0; rank < num_ranks; ++rank) {
-    const auto [found, is_new] =
-        known.try_emplace(signature_of(rank), static_cast<int>(classes.representatives.size()));
-    if (is_new) classes.representatives.push_back(rank);
-    classes.class_of_rank.push_back(found->second);
-  }
-  return classes;
-}
-
-/// Tells apart what has other partners: a rank whose group has a member with fewer samples or a shorter shard waits for
-/// another class than one whose group has none, and so on until all groups of a class have the same classes in them.
-RankClasses with_equal_partners(RankClasses classes, const PlacedRanks& ranks, std::span<const Between> pairs) {
-  const int num_ranks = ranks.mesh.num_ranks();
-  std::vector<int> rank_at(static_cast<std::size_t>(num_ranks));
-  for (int rank = 0; rank < num_ranks; ++rank) rank_at[static_cast<std::size_t>(ranks.place_of(rank))] = rank;
-  for (std::size_t before = 1; before < classes.representatives.size();) {
-    before = classes.representatives.size();
-    std::vector<std::vector<int>> partners;  // by pair and place: which set of classes its group has
-    for (const Between& pair : pairs) {
-      std::map<std::set<int>, int> known;
-      partners.push_back(numbers_of_groups(
-          num_ranks, [&](int place) { return ranks_between(ranks.mesh, pair.outer, pair.inner, place); },
-          [&](const std::vector<int>& group) {
-            std::set<int> found;
-            for (const int place : group) {
-              found.insert(classes.class_of_rank[static_cast<std::size_t>(rank_at[static_cast<std::size_t>(place)])]);
-            }
-            return known.try_emplace(std::move(found), static_cast<int>(known.size())).first->second;
-          }));
-    }
-    classes = classes_of(num_ranks, [&](int rank) {
-      Signature signature = {classes.class_of_rank[static_cast<std::size_t>(rank)]};
-      for (const std::vector<int>& of_place : partners) {
-        signature.push_back(of_place[static_cast<std::size_t>(ranks.place_of(rank))]);
-      }
-      return signature;
-    });
-  }
-  return classes;
-}
-
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
-  if (has_layouts(plan.mesh) || pyramid_of(plan.mesh)) return rank_classes(plan, graph).representatives;
+  if (has_layouts(plan.mesh)) return fullest_laid_out_ranks(plan, rank_model(plan, graph, 0));
+  if (pyramid_of(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const LayoutCollectives none;
   const std::vector<Stage> stages = cut_into_stages(split.graph, plan.stages);
@@ -484,10 +301,7 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
 }
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
-  if (has_layouts(plan.mesh)) {
-    const RankModel model = rank_model(plan, graph, 0);
-    return classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, leaf_of_node));
-  }
+  if (has_layouts(plan.mesh)) return laid_out_classes(plan, rank_model(plan, graph, 0), leaf_of_node);
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const bool has_shards =
       std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
@@ -514,7 +328,7 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
     }
     return signature;
   });
-  return with_equal_partners(std::move(classes), placed, pairs);
+  return with_equal_partners(std::move(classes), groupings(placed, pairs));
 }
 
 }  // namespace strata

@@ -79,7 +79,10 @@ class LayingOut {
 
   /// What of a dim this rank holds by @p held. Everything that a rank has is cut here.
   DimPart held_part(const DimCut& cut, AxisSet held) {
-    if (held != 0 && !divides(axes_, cut)) result_.uneven |= set_of(cut.axes);
+    if (const HeldCut part{cut, held}; held != 0 && !divides(axes_, cut) &&
+                                       std::ranges::find(result_.uneven_parts, part) == result_.uneven_parts.end()) {
+      result_.uneven_parts.push_back(part);
+    }
     return part_of(axes_, cut, held, rank_);
   }
   DimPart held_samples(AxisSet held) { return held_part(samples_cut(), held); }
@@ -512,7 +515,11 @@ class LayingOut {
     op.inputs = {local_x};
     const SummaCut cut{
         .rows = r.p0, .columns = r.p2, .inputs = features_cut(x, in), .weight_digits = model_.weight_digits[o]};
-    if (!divides(axes_, cut.inputs)) result_.uneven |= set_of(cut.inputs.axes) | r.p0 | r.p2;
+    std::vector<DimCut> panelled = {cut.inputs, samples_cut()};
+    if (r.p2 != 0) panelled.push_back(features_cut(y, out));
+    for (const DimCut& dim : panelled) {
+      if (!divides(axes_, dim)) result_.unequal_panels |= set_of(dim.axes) | r.p0 | r.p2;
+    }
     const std::vector<DimPart> outputs = held_features(y, r.p2, out);
     const std::vector<DimPart> inputs = {weight_inputs(axes_, cut, rank_)};
     const std::int64_t in_held = num_elements(inputs), out_held = num_elements(outputs);

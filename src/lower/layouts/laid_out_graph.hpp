@@ -61,6 +61,13 @@ struct SampleParts {
   bool is_kept = false;  ///< this rank has samples, and is the first of those that have the same ones
 };
 
+/// A dim of which a rank holds a part.
+struct HeldCut {
+  DimCut cut;
+  AxisSet held = 0;  ///< by these of the axes that cut it
+  bool operator==(const HeldCut&) const = default;
+};
+
 struct LaidOutGraph {
   /// Shapes, sizes of operators and parameters of this rank; redistributions have the attribute `step`. A product of
   /// partial sums has the attribute `adds`: 1 where the bias, or the positions, are added, by one rank of each sum. All
@@ -83,7 +90,8 @@ struct LaidOutGraph {
   std::vector<SummaPanels> panels;        ///< by attribute `summa`
   std::vector<RingBlocks> rings;          ///< by attribute `ring`
   std::map<int, SampleParts> norm_parts;  ///< by operator: of batch norms
-  AxisSet uneven = 0;                     ///< ranks along these have parts of unequal sizes
+  std::vector<HeldCut> uneven_parts;      ///< different ones that ranks hold in parts of unequal sizes
+  AxisSet unequal_panels = 0;             ///< axes along which panels of products are of unequal sizes
   /// Ranks hold parts of tensors, as layouts say. Else each has all of the model, and samples of its own.
   bool is_laid_out() const { return !layouts.empty(); }
 };

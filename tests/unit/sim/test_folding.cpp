@@ -14,6 +14,7 @@
 #include "lower/rank_classes.hpp"
 #include "models/model.hpp"
 #include "partition/shards.hpp"
+#include "planners/layouts/candidates.hpp"
 #include "planners/planner.hpp"
 #include "sim/simulate.hpp"
 #include "support/no_workspace.hpp"
@@ -127,6 +128,116 @@ TEST(Folding, RingsThatPassBlocksOn) {
           }
         }
       }
+    }
+  }
+}
+
+/// The ranks that hold copies of what a product of @p plan, all of whose products are laid out alike, has.
+Factor copies_of_products(const Plan& plan) {
+  const auto laid_out =
+      std::ranges::find_if(plan.operators, [](const OperatorRule& rule) { return rule.layout.has_value(); });
+  return laid_out->layout->p0;
+}
+
+/// Cuts the words of @p plan over twice as many ranks of a node as all other products.
+void cut_words_over_more(Plan& plan) {
+  for (OperatorRule& rule : plan.operators) {
+    if (rule.match != "head" && rule.match != "embedding") continue;
+    rule.layout->p0.in_node /= 2;
+    (rule.match == "head" ? rule.layout->p1 : rule.layout->p2).in_node *= 2;
+  }
+}
+
+/// 101 words over as many ranks as other products, and over more of them; biases that one rank of each sum gathers;
+/// stages. Ranks with parts of one size are one class unless those they wait for differ.
+TEST(Folding, WordsThatDoNotDivide) {
+  const ModelGraph graph =
+      build_model({.name = "gpt-nano", .layers = 4, .hidden = 96, .heads = 12, .vocabulary = 101, .tied_head = false});
+  struct Setting {
+    int nodes, per_node;
+    const char* tensor;
+    std::int64_t stages;
+  };
+  std::size_t num_classes = 0, num_ranks = 0;
+  for (const Setting& on : {Setting{1, 4, "2x1", 1},
+                            {1, 4, "4x1", 1},
+                            {2, 4, "2x1", 1},
+                            {2, 4, "4x1", 1},
+                            {2, 4, "2x1", 2},
+                            {4, 2, "2x1", 1},
+                            {4, 2, "2x1", 2},
+                            {2, 8, "4x1", 1},
+                            {2, 8, "4x1", 2},
+                            {3, 4, "4x1", 1}}) {
+    const Cluster cluster = described(on.nodes, on.per_node);
+    const Plan plain = planned(find_planner("megatron"), graph, cluster, on.stages, on.tensor);
+    const Factor copies = copies_of_products(plain);
+    for (const PartialSums sum : {PartialSums::scatter, PartialSums::all_reduce}) {
+      for (const char* change : {"none", "words over more", "sharded"}) {
+        Plan plan = plain;
+        for (OperatorRule& rule : plan.operators) rule.sum = sum;
+        if (change == std::string_view("words over more")) {
+          if (copies.in_node % 2 != 0) continue;
+          cut_words_over_more(plan);
+        } else if (change == std::string_view("sharded")) {
+          plan.operators.insert(plan.operators.begin(),
+                                {.match = "*", .state = StateFactors{.p = copies, .g = copies, .os = copies}});
+        }
+        SCOPED_TRACE(fmt::format("tensor {} on {} x {}, {} stages, {}, {}", on.tensor, on.nodes, on.per_node, on.stages,
+                                 to_string(sum), change));
+        for (const auto& costs : {analytic_costs(cluster), paper_costs(cluster)}) {
+          expect_folding_changes_nothing(plan, graph, *costs);
+        }
+        num_classes += rank_classes(plan, graph).representatives.size();
+        num_ranks += static_cast<std::size_t>(plan.mesh.num_ranks());
+      }
+    }
+  }
+  EXPECT_LT(2 * num_classes, num_ranks);
+}
+
+/// Nothing divides: 5 heads, 31 words, 45 and 50 features, 7 samples. What is exchanged and summed is cut unequally.
+TEST(Folding, PartsOfUnequalSizes) {
+  std::size_t num_classes = 0, num_ranks = 0;
+  for (const bool is_tied : {false, true}) {
+    const ModelGraph graph = build_model({.name = "gpt",
+                                          .layers = 2,
+                                          .hidden = 45,
+                                          .heads = 5,
+                                          .ffn_hidden = 50,
+                                          .vocabulary = 31,
+                                          .sequence_length = 6,
+                                          .tied_head = is_tied});
+    for (const auto& [nodes, per_node] : {std::pair{1, 3}, {2, 2}, {2, 3}, {2, 4}}) {
+      const Cluster cluster = described(nodes, per_node);
+      for (const Layout& layout : all_layouts({per_node, nodes})) {
+        const Layout turned{.p0 = layout.p0, .p1 = layout.p2, .p2 = layout.p1};
+        Plan plan;
+        plan.mesh = {.nodes = nodes, .ranks_per_node = per_node, .axes = {}};
+        plan.global_batch = 7;
+        plan.operators = {{.match = "*", .layout = layout}, {.match = "head", .layout = turned}};
+        SCOPED_TRACE(fmt::format("{} on {} x {}, tied {}", to_string(layout), nodes, per_node, is_tied));
+        expect_folding_changes_nothing(plan, graph, *analytic_costs(cluster));
+        num_classes += rank_classes(plan, graph).representatives.size();
+        num_ranks += static_cast<std::size_t>(plan.mesh.num_ranks());
+      }
+    }
+  }
+  EXPECT_LT(num_classes, num_ranks);
+}
+
+/// Panels of the inputs, of the outputs and of samples, none of which divides.
+TEST(Folding, PanelsOfUnequalSizes) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {10, 45, 50, 31, 7}});
+  for (const auto& [nodes, per_node] : {std::pair{1, 4}, {1, 6}, {2, 4}, {2, 6}}) {
+    const Cluster cluster = described(nodes, per_node);
+    for (const Layout& layout : all_layouts({per_node, nodes})) {
+      Plan plan;
+      plan.mesh = {.nodes = nodes, .ranks_per_node = per_node, .axes = {}};
+      plan.global_batch = 7;
+      plan.operators = {{.match = "*", .layout = layout, .algorithm = MatmulAlgorithm::summa}};
+      SCOPED_TRACE(fmt::format("{} on {} x {}", to_string(layout), nodes, per_node));
+      expect_folding_changes_nothing(plan, graph, *analytic_costs(cluster));
     }
   }
 }

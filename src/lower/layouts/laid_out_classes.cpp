@@ -1,0 +1,170 @@
+#include "lower/layouts/laid_out_classes.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "lower/layouts/axis_rings.hpp"
+#include "lower/layouts/laid_out_graph.hpp"
+#include "lower/rank_signature.hpp"
+#include "partition/shards.hpp"
+
+namespace strata {
+namespace {
+
+/// What does not divide, over all sub-batches.
+struct UnevenParts {
+  std::vector<HeldCut> held;  ///< parts of unequal sizes
+  AxisSet cutting = 0;        ///< axes that cut any of them
+  /// Axes along which a rank's place tells what it does: it broadcasts panels of other sizes, or what ranks share they
+  /// hold in shards of different sizes.
+  AxisSet by_place = 0;
+  /// Axes of sums of which the first rank alone gathers what is added to them.
+  std::set<AxisSet> gathered_by_first;
+
+  bool are_there() const { return !held.empty() || !gathered_by_first.empty(); }
+  /// Ranks along any of @p axes may differ.
+  bool are_along(AxisSet axes) const {
+    return (axes & (cutting | by_place)) != 0 ||
+           std::ranges::any_of(gathered_by_first, [&](AxisSet sum) { return (axes & sum) != 0; });
+  }
+};
+
+UnevenParts uneven_parts(const Plan& plan, const RankModel& rank_model) {
+  UnevenParts uneven;
+  for (const LaidOutGraph& size : rank_model.sizes) {
+    uneven.by_place |= size.unequal_panels;
+    for (const HeldCut& part : size.uneven_parts) {
+      uneven.held.push_back(part);
+      uneven.cutting |= set_of(part.cut.axes);
+    }
+  }
+  const LaidOutGraph& model = rank_model.any();
+  const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
+  const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    const bool divides = model.graph.parameters[p].num_elements() % shards[p].factors.os.total() == 0;
+    if (shards[p].is_sharded() && (is_dealt || !divides)) uneven.by_place |= model.replicas[p];
+  }
+  for (const auto& [p, of_sum] : model.added_by_one) {
+    if (shards[static_cast<std::size_t>(p)].factors.p.total() > 1) uneven.gathered_by_first.insert(of_sum);
+  }
+  return uneven;
+}
+
+/// Where the rank is along axes on which that matters by itself, whether it gathers what others do not, and sizes of
+/// its parts of what does not divide.
+void append_sizes(const AtomicAxes& axes, const UnevenParts& uneven, int rank, Signature& signature) {
+  signature.push_back(axes.index(uneven.by_place, rank));
+  for (const AxisSet sum : uneven.gathered_by_first) signature.push_back(axes.index(sum, rank) == 0 ? 1 : 0);
+  for (const HeldCut& part : uneven.held) signature.push_back(part_of(axes, part.cut, part.held, rank).count);
+}
+
+class LaidOutSignature {
+ public:
+  /// @param leaf_of_node empty: leaves make no difference.
+  LaidOutSignature(const Plan& plan, const RankModel& model, const UnevenParts& uneven,
+                   std::span<const int> leaf_of_node)
+      : plan_(plan),
+        axes_(plan.mesh),
+        uneven_(uneven),
+        named_(plan.mesh),
+        rings_(ring_axes(model.any())),
+        leaf_of_node_(leaf_of_node) {
+    if (leaf_of_node.empty()) return;
+    for (const AxisSet set : communicating_axes(model.any())) {
+      leaves_by_group_.push_back(numbers_of_groups(
+          plan.mesh.num_ranks(), [&](int rank) { return axes_.group(set, rank); },
+          [&](const std::vector<int>& group) {
+            std::set<int> leaves;
+            for (const int member : group) {
+              leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
+            }
+            return static_cast<int>(leaves.size());
+          }));
+    }
+  }
+
+  Signature operator()(int rank) const {
+    Signature signature;
+    append_sizes(axes_, uneven_, rank, signature);
+    if (plan_.stages.count > 1) named_.append(rank, signature);
+    for (const AxisSet ring : rings_) append_ring(ring, rank, signature);
+    if (leaf_of_node_.empty()) return signature;
+    // Ranks at one place of all stages are told apart together: a message goes from one class to one class.
+    for (const int neighbour : group_along(plan_.mesh, "stage", rank)) {
+      append_leaves_of_neighbours(plan_.mesh, leaf_of_node_, neighbour, signature);
+      for (const std::vector<int>& leaves : leaves_by_group_) {
+        signature.push_back(leaves[static_cast<std::size_t>(neighbour)]);
+      }
+    }
+    return signature;
+  }
+
+ private:
+  /// What kinds of links the rank's ring has, and, where they differ or parts do, where the rank is: a message goes
+  /// from one class to one class.
+  void append_ring(AxisSet ring, int rank, Signature& signature) const {
+    const std::vector<int> members = axes_.group(ring, rank);
+    const auto node = [&](std::size_t i) {
+      return static_cast<std::size_t>(members[i % members.size()] / plan_.mesh.ranks_per_node);
+    };
+    Signature links;
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      const bool is_under_one_leaf = leaf_of_node_.empty() || leaf_of_node_[node(i)] == leaf_of_node_[node(i + 1)];
+      links.push_back((node(i) == node(i + 1) ? 0 : 1) + (is_under_one_leaf ? 0 : 2));
+    }
+    const bool are_alike = !uneven_.are_along(ring) && std::ranges::count(links, links.front()) == std::ssize(links);
+    std::ranges::copy(links, std::back_inserter(signature));
+    signature.push_back(are_alike ? -1 : axes_.index(ring, rank));
+  }
+
+  const Plan& plan_;
+  AtomicAxes axes_;
+  const UnevenParts& uneven_;
+  AxesSignature named_;
+  std::set<AxisSet> rings_;
+  std::span<const int> leaf_of_node_;
+  std::vector<std::vector<int>> leaves_by_group_;  ///< [communicating set of axes][rank]
+};
+
+}  // namespace
+
+RankClasses laid_out_classes(const Plan& plan, const RankModel& model, std::span<const int> leaf_of_node) {
+  const UnevenParts uneven = uneven_parts(plan, model);
+  RankClasses classes = classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, uneven, leaf_of_node));
+  if (!uneven.are_there()) return classes;
+  const AtomicAxes axes(plan.mesh);
+  std::set<AxisSet> sets = communicating_axes(model.any());
+  sets.merge(ring_axes(model.any()));
+  std::vector<MembersOf> groupings;
+  for (const AxisSet set : sets) {
+    groupings.emplace_back([&axes, set](int rank) { return axes.group(set, rank); });
+  }
+  return with_equal_partners(std::move(classes), groupings);
+}
+
+std::vector<int> fullest_laid_out_ranks(const Plan& plan, const RankModel& model) {
+  const UnevenParts uneven = uneven_parts(plan, model);
+  const AtomicAxes axes(plan.mesh);
+  std::set<AxisSet> unequal_rings;  // whose blocks differ in width, and with it what is kept of them at a time
+  for (const LaidOutGraph& size : model.sizes) {
+    for (const RingBlocks& ring : size.rings) {
+      if (std::ranges::adjacent_find(ring.widths, std::ranges::not_equal_to()) != ring.widths.end()) {
+        unequal_rings.insert(ring.axes);
+      }
+    }
+  }
+  return classes_of(plan.mesh.num_ranks(),
+                    [&](int rank) {
+                      Signature signature = {coordinate(plan.mesh, "stage", rank)};
+                      append_sizes(axes, uneven, rank, signature);
+                      for (const AxisSet ring : unequal_rings) signature.push_back(axes.index(ring, rank));
+                      return signature;
+                    })
+      .representatives;
+}
+
+}  // namespace strata
