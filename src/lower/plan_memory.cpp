@@ -5,9 +5,9 @@
 #include <span>
 
 #include "base/collective.hpp"
+#include "lower/fewer_blocks.hpp"
 #include "lower/fewer_micro_batches.hpp"
 #include "lower/rank_classes.hpp"
-#include "partition/repeated_blocks.hpp"
 #include "partition/shards.hpp"
 
 namespace strata {
@@ -75,31 +75,16 @@ std::int64_t dealt_unevenly_bytes(const Plan& plan, const ModelGraph& graph,
 /// Of one stage.
 std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels) {
   constexpr int enough = 2;  // what is gathered ahead is a neighbour's
-  const std::vector<OperatorDecision> decisions = resolve(plan, graph);
-  const std::vector<BlockRun> runs = runs_of_equal_blocks(graph, [&](int op, int other) {
-    return decisions[static_cast<std::size_t>(op)] == decisions[static_cast<std::size_t>(other)];
-  });
-  std::vector<int> kept;
-  for (const BlockRun& run : runs) kept.push_back(std::min(run.count, enough));
   Plan even = with_few_micro_batches(plan);
   if (plan.optimizer.sharding == "inter_tensor") {
     even.optimizer.sharding = "intra_tensor";
     even.optimizer.spread = "all_gather";
   }
-  const auto bytes_of_kept = [&] {
-    const ModelGraph part = with_fewer_blocks(graph, runs, kept);
-    return live_bytes(with_rules_of(even, part), part, 0, kernels);  // Of what does not divide the first rank has most.
+  const auto bytes_of_part = [&](const Plan& of_part, const ModelGraph& part) {
+    return live_bytes(of_part, part, 0, kernels);  // Of what does not divide the first rank has most.
   };
-  const std::int64_t of_few = bytes_of_kept();
-  std::int64_t bytes = of_few + dealt_unevenly_bytes(plan, graph, decisions);
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    const int left_out = runs[r].count - kept[r];
-    if (left_out == 0) continue;
-    ++kept[r];
-    bytes += left_out * (bytes_of_kept() - of_few);
-    --kept[r];
-  }
-  return bytes;
+  return FewBlocks(even, graph, enough, 1).told<std::int64_t>(bytes_of_part) +
+         dealt_unevenly_bytes(plan, graph, resolve(plan, graph));
 }
 
 }  // namespace

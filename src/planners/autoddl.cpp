@@ -132,8 +132,7 @@ class AutoDdl final : public Planner {
       answer.lower_bound = lower_bound.value_or(answer.lower_bound);
       lower_bound = answer.lower_bound;
       const std::vector<Layout> layouts = space.layouts(answer.choices);
-      const std::int64_t excess =
-          space.problem.capacity_bytes == 0 ? 0 : planning.peak(layouts).bytes - planning.capacity_bytes();
+      const std::int64_t excess = space.problem.capacity_bytes == 0 ? 0 : planning.excess_bytes(layouts);
       if (excess <= 0) {
         if (request.option<std::string>("search") == "exact") give_more(planning, space, too_much, answer);
         return explained(planning, space.layouts(answer.choices), answer);
@@ -170,7 +169,7 @@ class AutoDdl final : public Planner {
       space.problem.capacity_bytes = enough + (too_much - enough) / 2;
       SearchAnswer other = search_exactly(space.problem);
       const bool is_cheaper = !other.choices.empty() && other.cost < answer.cost;
-      const bool fits = !is_cheaper || planning.peak(space.layouts(other.choices)).bytes <= planning.capacity_bytes();
+      const bool fits = !is_cheaper || planning.excess_bytes(space.layouts(other.choices)) <= 0;
       (fits ? enough : too_much) = space.problem.capacity_bytes;
       if (!fits || !is_cheaper) continue;
       answer = std::move(other);
@@ -204,7 +203,7 @@ class AutoDdl final : public Planner {
                                     request.base.strategy, planning.grid().total()));
     }
     const std::vector<Layout> layouts = space.layouts(answer.choices);
-    if (planning.peak(layouts).bytes > planning.capacity_bytes()) planning.refuse_capacity(layouts);
+    if (planning.excess_bytes(layouts) > 0) planning.refuse_capacity(layouts);
     if (const std::string word = request.option<std::string>("search"); word != "exact") {
       throw Unsupported(fmt::format(
           "{} on {} ranks: search = \"{}\" found nothing that fits into {}; set strategy.search = \"exact\"",

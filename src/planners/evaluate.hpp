@@ -79,6 +79,11 @@ class Evaluate {
   /// kernel no longer, to a millionth, by which the order of messages that share a NIC may differ. Nothing: of others,
   /// and of what is refused.
   virtual std::optional<Evaluation> at_least(const Plan& /*plan*/) const { return std::nullopt; }
+  /// Seconds of operator(), told from few of the blocks: the same to rounding where each of neighbouring blocks that
+  /// are alike adds what the next one does, within a few percent where it does not, since buckets of gradients say end
+  /// within other blocks. Nothing: of stages, of models with so few blocks that operator() says it as quickly, and of
+  /// what is refused.
+  virtual std::optional<double> seconds_of_few_blocks(const Plan& /*plan*/) const { return std::nullopt; }
   /// Memory and bytes alone: needs no costs.
   virtual Evaluation account(const Plan& plan) const = 0;
   /// The peak alone, and whether it fits: less is lowered than all bytes need.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "lower/fewer_blocks.hpp"
 #include "lower/lower.hpp"
 #include "lower/plan_memory.hpp"
 #include "lower/stages_by_name.hpp"
@@ -215,6 +216,39 @@ const ModelGraph* PlanEvaluation::with_even_vocabulary(int parts) const {
     known->second = model_of(experiment);
   }
   return known->second ? &*known->second : nullptr;
+}
+
+std::optional<double> PlanEvaluation::seconds_of_few_blocks(const Plan& plan) const {
+  constexpr int kept = 2, added = 4;    // gradients of so many blocks mostly fill their buckets
+  constexpr int at_least_as_quick = 2;  // times
+  if (plan.stages.count > 1) return std::nullopt;
+  std::string text = text_of_any_mode(plan);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto known = of_few_blocks_.find(text); known != of_few_blocks_.end()) return known->second;
+  }
+  std::optional<double> seconds;
+  try {
+    verify(plan, point_.graph);
+    const FewBlocks few(plan, point_.graph, kept, added);
+    if (at_least_as_quick * few.num_blocks_asked() <= std::ssize(point_.graph.blocks)) {
+      seconds = few.told<double>([&](const Plan& of_part, const ModelGraph& part) {
+        PreparedPoint point = point_;
+        point.graph = part;
+        point.plan = of_part;
+        point.assigns_addresses = false;
+        const Evaluation evaluation = evaluate(std::move(point), &costs());
+        if (evaluation.peak_bytes == 0) throw Unsupported(evaluation.missing);
+        return evaluation.step_seconds;
+      });
+    }
+  } catch (const Unsupported&) {
+    // operator() is asked, and says so.
+  } catch (const UserError&) {
+  }
+  const std::scoped_lock lock(mutex_);
+  of_few_blocks_.emplace(std::move(text), seconds);
+  return seconds;
 }
 
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }

@@ -29,6 +29,7 @@ class PlanEvaluation final : public Evaluate {
   Evaluation operator()(const Plan& plan) const override;
   bool knows_seconds() const override;
   std::optional<Evaluation> at_least(const Plan& plan) const override;
+  std::optional<double> seconds_of_few_blocks(const Plan& plan) const override;
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
   Evaluation least_memory(const Plan& plan) const override;
@@ -55,8 +56,9 @@ class PlanEvaluation final : public Evaluate {
   std::string experiment_file_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::string, Evaluation> simulated_;  ///< what lowers, by text of the plan of any mode
-  mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;  ///< nothing: see at_least()
-  mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;           ///< by number of parts
+  mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;   ///< nothing: see at_least()
+  mutable std::unordered_map<std::string, std::optional<double>> of_few_blocks_;  ///< see seconds_of_few_blocks()
+  mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;            ///< by number of parts
   mutable std::once_flag once_;
   mutable std::unique_ptr<CostModel> costs_;
 };

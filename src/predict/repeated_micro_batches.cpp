@@ -51,29 +51,43 @@ class Comparison {
   Comparison(const ComparedMicroBatches& compared, double period_seconds)
       : compared_(compared), period_ns_(period_seconds * 1e9) {}
 
-  bool repeats(const ClassEvents& of_class) const {
+  /// By how much each micro-batch is later than the one before; nothing: they do not repeat.
+  std::optional<double> pace_ns(const ClassEvents& of_class) const {
     const ByMicroBatch instructions = compared_instructions(of_class);
-    if (instructions.empty()) return false;
+    if (instructions.size() < 2) return std::nullopt;
     std::vector<const TimelineEvent*> of_instruction(of_class.program->body.size());
     for (const TimelineEvent& event : of_class.events) {
       if (event.step == of_class.steady_step) of_instruction[static_cast<std::size_t>(event.instruction)] = &event;
     }
+    ByMicroBatchOf<const TimelineEvent*> events;
     std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max(), end_ns = 0;
-    for (std::size_t m = 0; m < instructions.size(); ++m) {
-      for (std::size_t i = 0; i < instructions[m].size(); ++i) {
-        const TimelineEvent* event = of_instruction[instructions[m][i]];
-        if (event == nullptr) return false;
+    for (const std::vector<std::size_t>& of_one : instructions) {
+      std::vector<const TimelineEvent*>& of_micro_batch = events.emplace_back();
+      for (const std::size_t i : of_one) {
+        const TimelineEvent* event = of_micro_batch.emplace_back(of_instruction[i]);
+        if (event == nullptr) return std::nullopt;
         begin_ns = std::min(begin_ns, event->begin_ns);
         end_ns = std::max(end_ns, event->end_ns);
-        if (m > 0 && !is_a_period_later(*event, *of_instruction[instructions[m - 1][i]])) return false;
       }
     }
-    return is_repeated_alone(*of_class.program) || are_alone(of_class, begin_ns, end_ns);
+    const double pace_ns = exchanges(*of_class.program, instructions.front())
+                               ? period_ns_
+                               : static_cast<double>(events[1].front()->begin_ns - events[0].front()->begin_ns);
+    for (std::size_t m = 1; m < events.size(); ++m) {
+      const auto is_later = [&](const TimelineEvent* later, const TimelineEvent* earlier) {
+        return is_later_by(pace_ns, *later, *earlier);
+      };
+      if (!std::ranges::equal(events[m], events[m - 1], is_later)) return std::nullopt;
+    }
+    const bool is_alone = is_repeated_alone(*of_class.program) || are_alone(of_class, begin_ns, end_ns);
+    return is_alone ? std::optional(pace_ns) : std::nullopt;
   }
 
  private:
+  template <typename Of>
+  using ByMicroBatchOf = std::vector<std::vector<Of>>;
   /// Instructions of the compared micro-batches, in order; empty where they are not alike.
-  using ByMicroBatch = std::vector<std::vector<std::size_t>>;
+  using ByMicroBatch = ByMicroBatchOf<std::size_t>;
 
   ByMicroBatch compared_instructions(const ClassEvents& of_class) const {
     const Program& program = *of_class.program;
@@ -91,10 +105,16 @@ class Comparison {
     return repeats && !compared.front().empty() ? compared : ByMicroBatch{};
   }
 
-  bool is_a_period_later(const TimelineEvent& later, const TimelineEvent& earlier) const {
+  /// A rank that exchanges nothing in a micro-batch, as one without samples may, waits for nobody and goes at its own
+  /// pace.
+  static bool exchanges(const Program& program, std::span<const std::size_t> of_micro_batch) {
+    return std::ranges::any_of(of_micro_batch, [&](std::size_t i) { return program.body[i].is_collective(); });
+  }
+
+  static bool is_later_by(double pace_ns, const TimelineEvent& later, const TimelineEvent& earlier) {
     const auto begins = static_cast<double>(later.begin_ns - earlier.begin_ns);
     const auto ends = static_cast<double>(later.end_ns - earlier.end_ns);
-    return std::abs(begins - period_ns_) <= rounding_ns && std::abs(ends - period_ns_) <= rounding_ns;
+    return std::abs(begins - pace_ns) <= rounding_ns && std::abs(ends - pace_ns) <= rounding_ns;
   }
 
   /// Only micro-batches of the same step are under way from @p begin_ns to @p end_ns, those compared and their
@@ -213,6 +233,7 @@ bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared
   std::map<int, std::vector<TimelineEvent>> by_representative;
   for (const TimelineEvent& event : simulation.events) by_representative[event.rank].push_back(event);
   const Comparison comparison(compared, period_seconds);
+  double slowest_ns = 0.0;
   for (std::size_t c = 0; c < lowered.programs.size(); ++c) {
     std::vector<TimelineEvent>& events = by_representative[lowered.programs[c].rank];
     for (TimelineEvent& event : events) {
@@ -221,14 +242,16 @@ bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared
       event.end_ns += zero_ns;
     }
     const Program& program = lowered.programs[c];
-    if (!comparison.repeats({.program = &program,
-                             .micro_batches = micro_batches_of(program, plan.schedule.sub_batches),
-                             .events = events,
-                             .steady_step = simulation.steady_step})) {
-      return false;
-    }
+    const std::optional<double> pace_ns =
+        comparison.pace_ns({.program = &program,
+                            .micro_batches = micro_batches_of(program, plan.schedule.sub_batches),
+                            .events = events,
+                            .steady_step = simulation.steady_step});
+    if (!pace_ns) return false;
+    slowest_ns = std::max(slowest_ns, *pace_ns);
   }
-  return true;
+  // Behind the last micro-batch all wait for the slowest.
+  return std::abs(slowest_ns - period_seconds * 1e9) <= rounding_ns;
 }
 
 std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const CostModel& costs) {

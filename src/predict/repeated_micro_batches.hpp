@@ -3,7 +3,8 @@
 /// @file
 /// All micro-batches of a step but the first ones and the last ones are alike: same kernels, same messages, same waits.
 /// Once what a micro-batch does begins and ends as much later than in the one before, in every instruction of every
-/// rank, it does so in each that follows, since a step is only maxima and sums of times. Then a step of many
+/// rank, it does so in each that follows, since a step is only maxima and sums of times; ranks that exchange nothing
+/// meanwhile may be quicker, and wait in the end. Then a step of many
 /// micro-batches takes what one of few takes, and that much more for each that is left out.
 
 #include <optional>
@@ -33,7 +34,8 @@ struct ComparedMicroBatches {
 std::vector<ComparedMicroBatches> compared_micro_batches(const Plan& plan);
 
 /// @p simulation, of a step of @p compared.simulated micro-batches of @p plan with its events, has micro-batches that
-/// repeat each @p period_seconds. Where steps overlap, nothing of another step is under way beside those compared.
+/// repeat each @p period_seconds, or on ranks that exchange nothing in them in less. Where steps overlap, nothing of
+/// another step is under way beside those compared.
 bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared, const LoweredJob& lowered,
                           const SimulationResult& simulation, double period_seconds);
 

@@ -401,6 +401,8 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
 }  // namespace
 
 bool matches(std::string_view pattern, std::string_view name) {
+  // Most names end otherwise than a pattern does, and this is asked of every rule and every operator.
+  if (!name.ends_with(pattern.substr(pattern.find_last_of("*]") + 1))) return false;
   // Every part but `*` takes a length that follows from where it stands, so going back to the last `*` is enough.
   constexpr std::size_t never = std::string_view::npos;
   std::size_t p = 0, n = 0, star = never, retry = 0;

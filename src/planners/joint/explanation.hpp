@@ -4,6 +4,7 @@
 /// Why `auto` decides as it does, in words: what the next choice of every dimension costs, what single modes' plans
 /// take beside it, and what time less memory costs.
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +19,9 @@ namespace strata {
 
 struct AskedMove {
   std::string words;
-  Evaluation at_least{};             ///< what is known without asking
-  const KnownPlan* known = nullptr;  ///< null: left out, too large or not noticeably faster than the best
+  Evaluation at_least{};                  ///< what is known without asking
+  std::optional<double> about_seconds{};  ///< the same, as few of its blocks say
+  const KnownPlan* known = nullptr;       ///< null: left out, too large or not noticeably faster than the best
   bool is_left_out() const { return known == nullptr; }
 };
 

@@ -17,6 +17,7 @@
 #include "base/infinity.hpp"
 #include "planners/evaluate.hpp"
 #include "planners/even_micro_batches.hpp"
+#include "planners/joint/by_few_blocks.hpp"
 #include "planners/joint/degree_moves.hpp"
 #include "planners/joint/dimension.hpp"
 #include "planners/joint/explanation.hpp"
@@ -152,19 +153,24 @@ class JointSearch {
   /// Until so many combinations were made into plans that fit, or nothing fits and all were; without stages, where
   /// there are few, until one of each tensor degree fits, and data parallelism alone in any case; and the fastest of
   /// those whose operators are all alike: of stages that differ much the bound is loose, and says little of what comes
-  /// first.
+  /// first. A deep model can be cut into a dozen numbers of stages a rank that take nearly the same: one is enough.
   void add_combinations() {
     const auto most = request_.option<std::int64_t>("points");
     std::set<const Combination*> looked_at;
-    std::set<int> fitting;  // tensor degrees without stages
+    std::set<int> fitting;                  // tensor degrees without stages
+    std::set<ParallelDegrees> interleaved;  // that fit, whatever the number of stages a rank
     std::int64_t num_fitting = 0;
     for (const Combination& c : combinations_) {
       const bool is_open = c.degrees.places == 1 && !fitting.contains(c.degrees.tensor);
       if (num_fitting >= most && !is_open && !is_data_alone(c.degrees)) continue;
-      if (cannot_be_best(c)) continue;
+      if (cannot_be_best(c) || is_hopeless(c)) continue;
+      ParallelDegrees but_for_chunks = c.degrees;
+      but_for_chunks.chunks = 0;
+      if (c.degrees.chunks > 1 && interleaved.contains(but_for_chunks)) continue;
       looked_at.insert(&c);
       if (!look_at(c, num_fitting < most)) continue;
       ++num_fitting;
+      if (c.degrees.chunks > 1) interleaved.insert(but_for_chunks);
       if (c.degrees.places == 1) fitting.insert(c.degrees.tensor);
     }
     if (best_ == nullptr || !best_->fits()) look_at_too_large();
@@ -181,6 +187,12 @@ class JointSearch {
 
   bool cannot_be_best(const Combination& c) const {
     return best_ != nullptr && best_->fits() && c.kernel_seconds >= best_->found.step_seconds;
+  }
+
+  /// Its sums, which rings would hide, take several times as long as all of the best plan's step.
+  bool is_hopeless(const Combination& c) const {
+    constexpr double times = 4.0;
+    return best_ != nullptr && best_->fits() && c.seconds >= times * best_->found.step_seconds;
   }
 
   static bool is_data_alone(const ParallelDegrees& degrees) { return degrees.stages() == 1 && degrees.tensor == 1; }
@@ -347,6 +359,7 @@ class JointSearch {
     WaysToHold ways{.need_recompute = true};
     const std::vector<Move> all_held = moves_of_all_states(request_, from->plan);
     if (!one_fits_if_all_runs_again(all_held)) return ways;
+    double fastest = infinity;               // of what is asked and fits
     std::vector<std::vector<Plan>> ladders;  // of one way to hold states and to recompute: none, and more and more
     for (const Move& held : all_held) {
       for (const Recompute kind : ways_to_recompute) {
@@ -358,17 +371,53 @@ class JointSearch {
     for (std::size_t rung = 0; !ladders.empty(); ++rung) {
       std::vector<Plan> next;
       for (const std::vector<Plan>& ladder : ladders) next.push_back(ladder[rung]);
-      const std::vector<const KnownPlan*> answers = ask(std::move(next));
+      const std::vector<bool> fit = ask_for_fastest(std::move(next), fastest);
       std::vector<std::vector<Plan>> open;
-      for (std::size_t l = 0; l < answers.size(); ++l) {
-        const bool fits = answers[l] != nullptr && answers[l]->fits();
-        ways.fit |= fits;
-        if (fits && rung == 0) ways.need_recompute = false;
-        if (!fits && rung + 1 < ladders[l].size()) open.push_back(std::move(ladders[l]));
+      for (std::size_t l = 0; l < ladders.size(); ++l) {
+        ways.fit = ways.fit || fit[l];
+        if (fit[l] && rung == 0) ways.need_recompute = false;
+        if (!fit[l] && rung + 1 < ladders[l].size()) open.push_back(std::move(ladders[l]));
       }
       ladders = std::move(open);
     }
     return ways;
+  }
+
+  /// Nothing of what is known.
+  ByFewBlocks told_of(const Plan& plan) const {
+    return known_.has(plan) ? ByFewBlocks{} : by_few_blocks(request_, plan);
+  }
+
+  /// Of @p plans, one of which is wanted: asks for those of which few blocks say nothing, then for the others, until
+  /// none of them may be faster than @p fastest, which becomes the seconds of the fastest that fits.
+  /// @return by plan: it fits, or few of its blocks say so and that it is slower.
+  std::vector<bool> ask_for_fastest(std::vector<Plan> plans, double& fastest) {
+    std::vector<ByFewBlocks> told(plans.size());
+    at_once(plans.size(), static_cast<std::size_t>(request_.num_threads),
+            [&](std::size_t p) { told[p] = told_of(plans[p]); });
+    const auto about = [&](std::size_t p) { return told[p].about_seconds.value_or(0.0); };
+    std::vector<std::size_t> order;
+    for (std::size_t p = 0; p < plans.size(); ++p) {
+      if (told[p].least.feasible()) order.push_back(p);
+    }
+    std::ranges::stable_sort(order, {}, about);
+    std::vector<bool> fit(plans.size(), false);
+    for (const std::size_t p : order) fit[p] = true;
+    for (std::size_t next = 0; next < order.size();) {
+      std::vector<Plan> asked;
+      const std::size_t first = next;
+      while (next < order.size() && may_be_faster(about(order[next]), fastest) &&
+             (about(order[next]) == 0.0 || asked.size() < at_a_time)) {
+        asked.push_back(std::move(plans[order[next++]]));
+      }
+      if (asked.empty()) break;
+      const std::vector<const KnownPlan*> answers = ask(std::move(asked));
+      for (std::size_t a = 0; a < answers.size(); ++a) {
+        fit[order[first + a]] = answers[a] != nullptr && answers[a]->fits();
+        if (fit[order[first + a]]) fastest = std::min(fastest, answers[a]->found.step_seconds);
+      }
+    }
+    return fit;
   }
 
   /// One decision after another, of all @p starts. Then again of those that are best by now, as many as are asked for
@@ -399,7 +448,7 @@ class JointSearch {
     for (const Dimension dimension : all_dimensions) {
       if (!dimensions_.has(dimension)) continue;
       const KnownPlan* best = from;
-      for (const AskedMove& move : asked_moves(dimension, *from)) {
+      for (const AskedMove& move : asked_moves(dimension, *from, LeftOutBy::few_blocks)) {
         if (!move.is_left_out() && is_better(*move.known, *best)) best = move.known;
       }
       from = best;
@@ -407,8 +456,14 @@ class JointSearch {
     return from;
   }
 
+  /// What says of moves that are not asked that they are no better.
+  enum class LeftOutBy : std::uint8_t {
+    bounds,     ///< never more than they take or need
+    few_blocks  ///< quicker, and off by a little
+  };
+
   /// Of @p from, those that may be noticeably better than it; of the others what is known.
-  std::vector<AskedMove> asked_moves(Dimension dimension, const KnownPlan& from) {
+  std::vector<AskedMove> asked_moves(Dimension dimension, const KnownPlan& from, LeftOutBy left_out_by) {
     std::vector<AskedMove> asked;
     std::vector<Plan> plans;
     for (Move& move : moves_of(dimension, request_, from.plan, all_degrees_)) {
@@ -418,19 +473,30 @@ class JointSearch {
       asked.push_back({.words = std::move(move.words)});
       plans.push_back(*std::move(inside));
     }
-    if (from.fits()) add_bounds(plans, from, asked);
+    if (from.fits()) add_bounds(plans, from, left_out_by, asked);
     ask_least_first(std::move(plans), from.fits() ? from.found.step_seconds : infinity, asked);
     return asked;
   }
 
-  /// What @p plans take and need at least, moves of @p from, which fits; nothing of those that are known, or asked as
-  /// quickly. How much those need that take no less by their passes alone is not asked.
-  void add_bounds(const std::vector<Plan>& plans, const KnownPlan& from, std::vector<AskedMove>& asked) {
+  /// What @p plans take and need at least, moves of @p from, which fits, or what they take about; nothing of those that
+  /// are known, or asked as quickly. How much those need that take no less by their passes alone is not asked.
+  void add_bounds(const std::vector<Plan>& plans, const KnownPlan& from, LeftOutBy left_out_by,
+                  std::vector<AskedMove>& asked) {
+    std::optional<double> about_from;
+    if (left_out_by == LeftOutBy::few_blocks) about_from = request_.evaluate->seconds_of_few_blocks(from.plan);
     at_once(plans.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t m) {
       if (known_.has(plans[m])) return;
       Evaluation& bound = asked[m].at_least;
       bound.step_seconds = least_seconds_of_passes(plans[m]);
       if (bound.step_seconds >= from.found.step_seconds) return;
+      ByFewBlocks told = about_from ? told_of(plans[m]) : ByFewBlocks{};
+      if (told.about_seconds || !told.least.feasible()) {
+        told.least.step_seconds = bound.step_seconds;
+        bound = std::move(told.least);
+        // Much of what few blocks are off by they are off by for both.
+        if (told.about_seconds) asked[m].about_seconds = *told.about_seconds * from.found.step_seconds / *about_from;
+        return;
+      }
       std::optional<Evaluation> closer = request_.evaluate->at_least(plans[m]);
       if (!closer) return;
       closer->step_seconds = std::max(closer->step_seconds, bound.step_seconds);
@@ -441,9 +507,14 @@ class JointSearch {
   /// Those whose bound says nothing at once, then the others by their bound, until none may be noticeably better than
   /// the best so far. @param best seconds, of a plan to begin with.
   void ask_least_first(std::vector<Plan> plans, double best, std::vector<AskedMove>& asked) {
-    constexpr std::size_t at_a_time = 2;     // also on one thread: which plans are asked is told by plans alone
     constexpr double not_noticeable = 1e-5;  // of a step's seconds: many moves change nothing
-    const auto least = [&](std::size_t m) { return asked[m].at_least.step_seconds; };
+    const auto least = [&](std::size_t m) {
+      return std::max(asked[m].at_least.step_seconds, asked[m].about_seconds.value_or(0.0));
+    };
+    const auto may_be_noticeably_better = [&](std::size_t m) {
+      return asked[m].at_least.step_seconds < (1.0 - not_noticeable) * best &&
+             may_be_faster(asked[m].about_seconds.value_or(0.0), best);
+    };
     std::vector<std::size_t> order;  // of those that may fit
     for (std::size_t m = 0; m < plans.size(); ++m) {
       if (asked[m].at_least.feasible()) order.push_back(m);
@@ -453,7 +524,7 @@ class JointSearch {
     while (true) {
       std::vector<std::size_t> together;
       std::vector<Plan> asked_for;
-      while (next < order.size() && least(order[next]) < (1.0 - not_noticeable) * best &&
+      while (next < order.size() && may_be_noticeably_better(order[next]) &&
              (least(order[next]) == 0.0 || together.size() < at_a_time)) {
         together.push_back(order[next]);
         asked_for.push_back(std::move(plans[order[next++]]));
@@ -497,7 +568,7 @@ class JointSearch {
   MovesByDimension moves_of_all_dimensions(const KnownPlan& from) {
     MovesByDimension moves;
     for (const Dimension dimension : all_dimensions) {
-      if (dimensions_.has(dimension)) moves.emplace_back(dimension, asked_moves(dimension, from));
+      if (dimensions_.has(dimension)) moves.emplace_back(dimension, asked_moves(dimension, from, LeftOutBy::bounds));
     }
     return moves;
   }
@@ -529,6 +600,8 @@ class JointSearch {
     }
     return with_explanation(answer);
   }
+
+  static constexpr std::size_t at_a_time = 2;  // also on one thread: which plans are asked is told by plans alone
 
   const PlanRequest& request_;
   PlanRequest with_batch_;            ///< the batch that was found, where it was open; nothing runs again unless asked

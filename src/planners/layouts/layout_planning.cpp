@@ -10,6 +10,7 @@
 #include "ir/plan/plan_words.hpp"
 #include "planners/operators/block_rules.hpp"
 #include "planners/operators/units.hpp"
+#include "planners/search/memory_first.hpp"
 #include "planners/states/sharded_plan.hpp"
 
 namespace strata {
@@ -160,6 +161,15 @@ LayoutPlanning::Peak LayoutPlanning::peak(std::span<const Layout> layouts) const
     if (!evaluation.missing.empty()) throw Unsupported(evaluation.missing);  // lowering refuses, and says why
   }
   return {lasting_bytes_.of_all(chain_, layouts) / num_places(), false};
+}
+
+std::int64_t LayoutPlanning::excess_bytes(std::span<const Layout> layouts) const {
+  if (request_.evaluate != nullptr && capacity_bytes() > 0 && num_places() > 1) {
+    const Plan plan = with_rules(layouts);
+    const Evaluation least = is_much_less_than_all(plan) ? request_.evaluate->least_memory(plan) : Evaluation{};
+    if (least.peak_bytes > capacity_bytes()) return least.peak_bytes - capacity_bytes();
+  }
+  return peak(layouts).bytes - capacity_bytes();
 }
 
 Plan LayoutPlanning::with_rules(std::span<const Layout> layouts) const {

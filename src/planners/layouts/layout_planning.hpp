@@ -55,6 +55,9 @@ class LayoutPlanning {
     bool is_programs = false;
   };
   Peak peak(std::span<const Layout> layouts) const;
+  /// By which peak() exceeds the capacity, or less of it, where fewer of a pipeline's micro-batches say that already.
+  /// At most 0: it fits.
+  std::int64_t excess_bytes(std::span<const Layout> layouts) const;
 
   /// @param layouts by layer. Every operator with parameters has a rule. @param why the search, in words.
   Plan plan(std::span<const Layout> layouts, const std::string& why) const;

@@ -16,7 +16,8 @@ namespace strata {
 
 class CountedEvaluation : public Evaluate {
  public:
-  /// @param of outlives this. @param tells_bounds else at_least() says nothing, so that every plan is simulated.
+  /// @param of outlives this. @param tells_bounds else at_least() and few blocks say nothing, so that every plan is
+  /// simulated.
   explicit CountedEvaluation(const Evaluate& of, bool tells_bounds = true) : of_(of), tells_bounds_(tells_bounds) {}
   Evaluation operator()(const Plan& plan) const override {
     Evaluation evaluation = of_(plan);
@@ -29,6 +30,9 @@ class CountedEvaluation : public Evaluate {
   bool knows_seconds() const override { return of_.knows_seconds(); }
   std::optional<Evaluation> at_least(const Plan& plan) const override {
     return tells_bounds_ ? of_.at_least(plan) : std::nullopt;
+  }
+  std::optional<double> seconds_of_few_blocks(const Plan& plan) const override {
+    return tells_bounds_ ? of_.seconds_of_few_blocks(plan) : std::nullopt;
   }
   Evaluation account(const Plan& plan) const override { return of_.account(plan); }
   Evaluation memory(const Plan& plan) const override { return of_.memory(plan); }

@@ -214,6 +214,48 @@ TEST(PlanEvaluation, ADividingVocabularyHasNothingToLeaveOut) {
   }
 }
 
+/// 48 blocks, all alike or the first 12 run again. Where sixteen ranks share every product there are no gradients to
+/// sum, and each block adds the same; elsewhere buckets end within blocks.
+TEST(PlanEvaluation, FewBlocksSayWhatAllTake) {
+  struct Case {
+    const char* tensor;
+    std::int64_t bucket_bytes;
+    double off;  ///< at most, over all blocks' seconds
+  };
+  for (const Case& c : {Case{"16", 1 << 20, 1e-6}, {"8", 1 << 20, 0.03}, {"2", 1 << 20, 0.02}, {"2", 100'000, 0.02}}) {
+    for (const bool runs_again : {false, true}) {
+      const PreparedPoint point = prepared({"cluster=a100-2x8", "model.layers=48", "model.hidden=256", "model.heads=16",
+                                            "model.vocabulary=1025", "strategy.name=3d", "strategy.stages=1",
+                                            std::string("strategy.tensor=") + c.tensor});
+      const PlanEvaluation evaluate(point, file);
+      Plan plan = point.plan;
+      plan.overlap.bucket_bytes = c.bucket_bytes;
+      if (runs_again) plan.operators.push_back({.match = "block[0..11].*", .recompute = Recompute::block});
+      const std::string which = fmt::format("tensor {}, buckets of {}, {}", c.tensor, c.bucket_bytes, runs_again);
+      const double seconds = evaluate(plan).step_seconds;
+      const std::optional<double> told = evaluate.seconds_of_few_blocks(plan);
+      ASSERT_TRUE(told) << which;
+      EXPECT_NEAR(*told, seconds, c.off * seconds) << which << " off by " << *told / seconds - 1.0;
+    }
+  }
+}
+
+TEST(PlanEvaluation, FewBlocksSayNothingOfStagesNorOfFewerBlocksNorOfWhatIsRefused) {
+  const std::vector<std::string> words = {"strategy.name=3d", "strategy.tensor=2"};
+  const auto told = [&](const std::vector<std::string>& more, ScheduleKind kind) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    const PreparedPoint point = prepared(all);
+    Plan plan = point.plan;
+    if (kind != ScheduleKind::simultaneous) plan.schedule.kind = kind;
+    return PlanEvaluation(point, file).seconds_of_few_blocks(plan).has_value();
+  };
+  EXPECT_TRUE(told({"model.layers=16", "strategy.stages=1"}, ScheduleKind::simultaneous));
+  EXPECT_FALSE(told({"model.layers=15", "strategy.stages=1"}, ScheduleKind::simultaneous));
+  EXPECT_FALSE(told({"model.layers=16", "strategy.stages=2"}, ScheduleKind::simultaneous));
+  EXPECT_FALSE(told({"model.layers=16", "strategy.stages=1"}, ScheduleKind::cyclic));
+}
+
 TEST(PlanEvaluation, TheAccountNeedsNoCosts) {
   const PreparedPoint point = prepared({"cluster=this", "resources.nodes=1"});
   const PlanEvaluation evaluate(point, file);

@@ -30,11 +30,12 @@ nodes = 1
 ranks_per_node = 8
 )";
 
-/// On eight ranks, of one sample a rank and micro-batch.
-PreparedPoint prepared(const std::string& mode, std::vector<std::string> words = {}, int micro_batches = 19) {
+/// On eight ranks. @param samples of a micro-batch.
+PreparedPoint prepared(const std::string& mode, std::vector<std::string> words = {}, int micro_batches = 19,
+                       int samples = 8) {
   words.push_back("strategy.name=" + mode);
   words.push_back(fmt::format("train.micro_batches={}", micro_batches));
-  words.push_back(fmt::format("train.global_batch={}", 8 * micro_batches));
+  words.push_back(fmt::format("train.global_batch={}", samples * micro_batches));
   return prepare_point(expand(read_experiment(minimal, "e.toml", words), "simulated").points.at(0).experiment, file);
 }
 
@@ -128,13 +129,18 @@ struct Case {
   std::string mode;
   std::vector<std::string> words;
   int micro_batches = 19;
+  int samples = 8;  ///< of a micro-batch
 };
 
 TEST(RepeatedMicroBatches, TellWhatTheWholeStepTakes) {
   int num_repeating = 0;
   const std::vector<Case> cases = {
       {"ddp", {}},
+      {"ddp", {}, 19, 4},  // half of the ranks have none, and go through their micro-batches at their own pace
+      {"ddp", {}, 19, 12},
       {"zero1", {}},
+      {"amsp", {"strategy.p=1x1", "strategy.g=1x1", "strategy.os=8x1"}, 19, 1},
+      {"zero3", {}, 19, 4},
       {"zero2", {}},
       {"zero3", {}},
       {"zeropp", {}},
@@ -151,12 +157,12 @@ TEST(RepeatedMicroBatches, TellWhatTheWholeStepTakes) {
       {"1f1b", {"strategy.stages=4", "model.layers=4"}, 41},
       {"1f1b", {"strategy.stages=4", "model.layers=7"}, 50},
   };
-  for (const auto& [mode, words, micro_batches] : cases) {
+  for (const auto& [mode, words, micro_batches, samples] : cases) {
     for (const std::string cluster : {"a800-ib", "titan-pcie"}) {
       SCOPED_TRACE(fmt::format("{} {} on {}", mode, fmt::join(words, " "), cluster));
       std::vector<std::string> all = words;
       all.push_back("cluster=" + cluster);
-      const PreparedPoint point = prepared(mode, all, micro_batches);
+      const PreparedPoint point = prepared(mode, all, micro_batches, samples);
       ASSERT_EQ(point.plan.schedule.micro_batches, micro_batches);
       ASSERT_FALSE(compared_micro_batches(point.plan).empty());
       const Whole expected = whole(point, micro_batches);
@@ -192,6 +198,16 @@ TEST(RepeatedMicroBatches, OneInstructionThatFallsBehindIsNoRepetition) {
   EXPECT_TRUE(few.repeats());
   few.period_seconds += 5e-9;
   EXPECT_FALSE(few.repeats());
+}
+
+/// Of eight ranks four have no samples, and wait for the others in the end.
+TEST(RepeatedMicroBatches, TheSlowestRanksTakeAsLongAsTheyAddToTheStep) {
+  Few few(prepared("ddp", {}, 19, 4));
+  EXPECT_TRUE(few.repeats());
+  for (const double off : {5e-9, -10e-9}) {
+    few.period_seconds += off;
+    EXPECT_FALSE(few.repeats()) << off;
+  }
 }
 
 TEST(RepeatedMicroBatches, NothingOfTheStepBeforeReachesInToThem) {

@@ -1,0 +1,49 @@
+#include "planners/joint/by_few_blocks.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/error.hpp"
+#include "planners/states/sharded_plan.hpp"
+
+namespace strata {
+namespace {
+
+/// Most pipelines that do not fit do not fit there, where most micro-batches are in flight.
+Evaluation least_of_first_place(const Evaluate& evaluate, const Plan& plan) {
+  const std::vector<std::int64_t> peaks = evaluate.peaks_of_places(plan, std::array{0}, PeaksOf::few);
+  if (peaks.empty() || peaks.front() <= plan.device_capacity_bytes) return {};
+  return {.missing = fmt::format("the first place of the pipeline alone needs {}", gib(peaks.front())),
+          .peak_bytes = peaks.front()};
+}
+
+}  // namespace
+
+ByFewBlocks by_few_blocks(const PlanRequest& request, const Plan& plan) {
+  ByFewBlocks told;
+  const bool is_limited = plan.device_capacity_bytes > 0;
+  try {
+    verify(plan, request.graph);
+    if (plan.stages.count > 1) {
+      if (is_limited) told.least = least_of_first_place(*request.evaluate, plan);
+      return told;
+    }
+    if (is_limited) told.least = request.evaluate->least_memory(plan);
+    if (told.least.feasible()) told.about_seconds = request.evaluate->seconds_of_few_blocks(plan);
+  } catch (const UserError&) {
+    return {};
+  }
+  return told;
+}
+
+bool may_be_faster(double about_seconds, double seconds) {
+  // Where blocks do not add the same, as buckets of gradients end within them, a plan is mostly off as much as the one
+  // that it is compared with: of 307 moves of OSDP's deep models two were faster than told by more than this.
+  constexpr double uncertain = 0.002;
+  return about_seconds < (1.0 + uncertain) * seconds;
+}
+
+}  // namespace strata
