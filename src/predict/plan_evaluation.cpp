@@ -136,14 +136,7 @@ std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
   // many Programs: without the tokens that are left over all have as many.
   const ModelGraph* even = with_even_vocabulary(most_tensor_ranks(plan));
   if (even == nullptr && plan.optimizer.sharding != "inter_tensor") return std::nullopt;
-  std::string text = text_of_any_mode(plan);
-  {
-    const std::scoped_lock lock(mutex_);
-    if (const auto known = at_least_.find(text); known != at_least_.end()) return known->second;
-  }
-  std::optional<Evaluation> bound;
-  try {
-    verify(plan, point_.graph);
+  return told_once(at_least_, plan, [&] {
     PreparedPoint point = point_;
     point.plan = plan;
     point.assigns_addresses = false;
@@ -151,15 +144,30 @@ std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
       point.graph = *even;
       point.plan.stages = by_name(plan.stages, point_.graph);
     }
-    bound = at_least_of_dealt_tensors(point);
+    std::optional<Evaluation> bound = at_least_of_dealt_tensors(point);
     if (!bound && even != nullptr) bound = at_least_of_even_vocabulary(std::move(point));
+    return bound;
+  });
+}
+
+template <typename Value, typename ValueOf>
+std::optional<Value> PlanEvaluation::told_once(std::unordered_map<std::string, std::optional<Value>>& known,
+                                               const Plan& plan, const ValueOf& value_of) const {
+  std::string text = text_of_any_mode(plan);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto told = known.find(text); told != known.end()) return told->second;
+  }
+  std::optional<Value> value;
+  try {
+    verify(plan, point_.graph);
+    value = value_of();
   } catch (const Unsupported&) {
-    // operator() is asked, and says so.
   } catch (const UserError&) {
   }
   const std::scoped_lock lock(mutex_);
-  at_least_.emplace(std::move(text), bound);
-  return bound;
+  known.emplace(std::move(text), value);
+  return value;
 }
 
 /// Ranks that even parts do not tell apart differ in what they update alone. If all of them did what one does, and that
@@ -222,33 +230,19 @@ std::optional<double> PlanEvaluation::seconds_of_few_blocks(const Plan& plan) co
   constexpr int kept = 2, added = 4;    // gradients of so many blocks mostly fill their buckets
   constexpr int at_least_as_quick = 2;  // times
   if (plan.stages.count > 1) return std::nullopt;
-  std::string text = text_of_any_mode(plan);
-  {
-    const std::scoped_lock lock(mutex_);
-    if (const auto known = of_few_blocks_.find(text); known != of_few_blocks_.end()) return known->second;
-  }
-  std::optional<double> seconds;
-  try {
-    verify(plan, point_.graph);
+  return told_once(of_few_blocks_, plan, [&]() -> std::optional<double> {
     const FewBlocks few(plan, point_.graph, kept, added);
-    if (at_least_as_quick * few.num_blocks_asked() <= std::ssize(point_.graph.blocks)) {
-      seconds = few.told<double>([&](const Plan& of_part, const ModelGraph& part) {
-        PreparedPoint point = point_;
-        point.graph = part;
-        point.plan = of_part;
-        point.assigns_addresses = false;
-        const Evaluation evaluation = evaluate(std::move(point), &costs());
-        if (evaluation.peak_bytes == 0) throw Unsupported(evaluation.missing);
-        return evaluation.step_seconds;
-      });
-    }
-  } catch (const Unsupported&) {
-    // operator() is asked, and says so.
-  } catch (const UserError&) {
-  }
-  const std::scoped_lock lock(mutex_);
-  of_few_blocks_.emplace(std::move(text), seconds);
-  return seconds;
+    if (at_least_as_quick * few.num_blocks_asked() > std::ssize(point_.graph.blocks)) return std::nullopt;
+    return few.told<double>([&](const Plan& of_part, const ModelGraph& part) {
+      PreparedPoint point = point_;
+      point.graph = part;
+      point.plan = of_part;
+      point.assigns_addresses = false;
+      const Evaluation evaluation = evaluate(std::move(point), &costs());
+      if (evaluation.peak_bytes == 0) throw Unsupported(evaluation.missing);
+      return evaluation.step_seconds;
+    });
+  });
 }
 
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }

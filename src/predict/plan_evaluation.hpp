@@ -46,6 +46,10 @@ class PlanEvaluation final : public Evaluate {
   /// Of point_ with @p plan, or of a point whose model differs. @param costs null: the account alone.
   static Evaluation evaluate(PreparedPoint point, const CostModel* costs);
   Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
+  /// What @p value_of says of @p plan, asked once; nothing of a plan that is refused, which says so where it is asked.
+  template <typename Value, typename ValueOf>
+  std::optional<Value> told_once(std::unordered_map<std::string, std::optional<Value>>& known, const Plan& plan,
+                                 const ValueOf& value_of) const;
   std::optional<Evaluation> at_least_of_dealt_tensors(const PreparedPoint& point) const;
   std::optional<Evaluation> at_least_of_even_vocabulary(PreparedPoint point) const;
   /// The model without the tokens of its vocabulary that are left over if @p parts have as many each. Null: none are,

@@ -396,28 +396,41 @@ class JointSearch {
     at_once(plans.size(), static_cast<std::size_t>(request_.num_threads),
             [&](std::size_t p) { told[p] = told_of(plans[p]); });
     const auto about = [&](std::size_t p) { return told[p].about_seconds.value_or(0.0); };
-    std::vector<std::size_t> order;
-    for (std::size_t p = 0; p < plans.size(); ++p) {
-      if (told[p].least.feasible()) order.push_back(p);
-    }
-    std::ranges::stable_sort(order, {}, about);
+    std::vector<std::size_t> fitting;
     std::vector<bool> fit(plans.size(), false);
-    for (const std::size_t p : order) fit[p] = true;
-    for (std::size_t next = 0; next < order.size();) {
-      std::vector<Plan> asked;
-      const std::size_t first = next;
-      while (next < order.size() && may_be_faster(about(order[next]), fastest) &&
-             (about(order[next]) == 0.0 || asked.size() < at_a_time)) {
-        asked.push_back(std::move(plans[order[next++]]));
-      }
-      if (asked.empty()) break;
-      const std::vector<const KnownPlan*> answers = ask(std::move(asked));
-      for (std::size_t a = 0; a < answers.size(); ++a) {
-        fit[order[first + a]] = answers[a] != nullptr && answers[a]->fits();
-        if (fit[order[first + a]]) fastest = std::min(fastest, answers[a]->found.step_seconds);
-      }
+    for (std::size_t p = 0; p < plans.size(); ++p) {
+      fit[p] = told[p].least.feasible();
+      if (fit[p]) fitting.push_back(p);
     }
+    ask_in_order(
+        std::move(plans), std::move(fitting), about, [&](std::size_t p) { return may_be_faster(about(p), fastest); },
+        [&](std::size_t p, const KnownPlan* known) {
+          fit[p] = known != nullptr && known->fits();
+          if (fit[p]) fastest = std::min(fastest, known->found.step_seconds);
+        });
     return fit;
+  }
+
+  /// Asks for those of @p plans that are in @p order, the least first: at once those of which nothing is known, then a
+  /// few at a time, until @p may_be_better is false of the next one. @param least seconds, by plan; 0: nothing is
+  /// known.
+  /// @param answered is told of each (plan, answer), before the next are asked.
+  template <typename Least, typename MayBeBetter, typename Answered>
+  void ask_in_order(std::vector<Plan> plans, std::vector<std::size_t> order, const Least& least,
+                    const MayBeBetter& may_be_better, const Answered& answered) {
+    constexpr std::size_t at_a_time = 2;  // also on one thread: which plans are asked is told by plans alone
+    std::ranges::stable_sort(order, {}, least);
+    for (std::size_t next = 0; next < order.size();) {
+      const std::size_t first = next;
+      std::vector<Plan> together;
+      while (next < order.size() && may_be_better(order[next]) &&
+             (least(order[next]) == 0.0 || together.size() < at_a_time)) {
+        together.push_back(std::move(plans[order[next++]]));
+      }
+      if (together.empty()) return;
+      const std::vector<const KnownPlan*> answers = ask(std::move(together));
+      for (std::size_t a = 0; a < answers.size(); ++a) answered(order[first + a], answers[a]);
+    }
   }
 
   /// One decision after another, of all @p starts. Then again of those that are best by now, as many as are asked for
@@ -515,27 +528,15 @@ class JointSearch {
       return asked[m].at_least.step_seconds < (1.0 - not_noticeable) * best &&
              may_be_faster(asked[m].about_seconds.value_or(0.0), best);
     };
-    std::vector<std::size_t> order;  // of those that may fit
+    std::vector<std::size_t> fitting;  // as far as bounds say
     for (std::size_t m = 0; m < plans.size(); ++m) {
-      if (asked[m].at_least.feasible()) order.push_back(m);
+      if (asked[m].at_least.feasible()) fitting.push_back(m);
     }
-    std::ranges::stable_sort(order, {}, least);
-    std::size_t next = 0;
-    while (true) {
-      std::vector<std::size_t> together;
-      std::vector<Plan> asked_for;
-      while (next < order.size() && may_be_noticeably_better(order[next]) &&
-             (least(order[next]) == 0.0 || together.size() < at_a_time)) {
-        together.push_back(order[next]);
-        asked_for.push_back(std::move(plans[order[next++]]));
-      }
-      if (together.empty()) return;
-      const std::vector<const KnownPlan*> answers = ask(std::move(asked_for));
-      for (std::size_t a = 0; a < answers.size(); ++a) {
-        asked[together[a]].known = answers[a];
-        if (answers[a]->fits()) best = std::min(best, answers[a]->found.step_seconds);
-      }
-    }
+    ask_in_order(std::move(plans), std::move(fitting), least, may_be_noticeably_better,
+                 [&](std::size_t m, const KnownPlan* known) {
+                   asked[m].known = known;
+                   if (known->fits()) best = std::min(best, known->found.step_seconds);
+                 });
   }
 
   double least_seconds_of_passes(const Plan& plan) {
@@ -600,8 +601,6 @@ class JointSearch {
     }
     return with_explanation(answer);
   }
-
-  static constexpr std::size_t at_a_time = 2;  // also on one thread: which plans are asked is told by plans alone
 
   const PlanRequest& request_;
   PlanRequest with_batch_;            ///< the batch that was found, where it was open; nothing runs again unless asked
