@@ -79,9 +79,11 @@ class Cut {
     std::vector<double> table(static_cast<std::size_t>(num_runs_ + 1) * sums_.size(), infinity);
     table[index(num_runs_, num_pieces_)] = 0.0;
     for (int run = num_runs_; run-- > 0;) {
-      for (int begin = 0; begin < num_pieces_; ++begin) {
+      const int num_behind = num_runs_ - run - 1;  // runs, of a piece or more each, as those before
+      const int last_end = num_pieces_ - num_behind;
+      for (int begin = run; begin < (run == 0 ? 1 : last_end); ++begin) {
         double& least = table[index(run, begin)];
-        for (int end = begin + 1; end <= num_pieces_; ++end) {
+        for (int end = begin + 1; end <= last_end; ++end) {
           const double cost = run_cost(begin, end);
           if (cost > limit || join(0.0, cost) >= least) break;
           least = std::min(least, join(table[index(run + 1, end)], cost));

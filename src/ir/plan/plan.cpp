@@ -72,6 +72,13 @@ std::size_t range_matches(const Range& range, std::string_view name, std::size_t
   return inside ? at + 1 - begin : 0;
 }
 
+/// What every name ends with that @p pattern matches: most names end otherwise, which is seen at once.
+std::string_view literal_end(std::string_view pattern) {
+  const auto after =
+      std::ranges::find_if(pattern.rbegin(), pattern.rend(), [](char c) { return c == '*' || c == ']'; });
+  return pattern.substr(static_cast<std::size_t>(pattern.rend() - after));
+}
+
 [[noreturn]] void fail(std::string_view key, const std::string& message) {
   throw UserError(fmt::format("plan: {}: {}", key, message));
 }
@@ -401,8 +408,6 @@ void check_decisions(const Plan& plan, const ModelGraph& graph) {
 }  // namespace
 
 bool matches(std::string_view pattern, std::string_view name) {
-  // Most names end otherwise than a pattern does, and this is asked of every rule and every operator.
-  if (!name.ends_with(pattern.substr(pattern.find_last_of("*]") + 1))) return false;
   // Every part but `*` takes a length that follows from where it stands, so going back to the last `*` is enough.
   constexpr std::size_t never = std::string_view::npos;
   std::size_t p = 0, n = 0, star = never, retry = 0;
@@ -435,7 +440,9 @@ bool matches(std::string_view pattern, std::string_view name) {
 
 Plan with_rules_of(Plan plan, const ModelGraph& part) {
   std::erase_if(plan.operators, [&](const OperatorRule& rule) {
-    return std::ranges::none_of(part.operators, [&](const Operator& op) { return matches(rule.match, op.name); });
+    const std::string_view end = literal_end(rule.match);
+    return std::ranges::none_of(
+        part.operators, [&](const Operator& op) { return op.name.ends_with(end) && matches(rule.match, op.name); });
   });
   return plan;
 }
@@ -446,9 +453,11 @@ std::vector<OperatorDecision> resolve(const Plan& plan, const ModelGraph& graph)
   std::vector<OperatorDecision> decisions(graph.operators.size(), start);
   for (std::size_t r = 0; r < plan.operators.size(); ++r) {
     const OperatorRule& rule = plan.operators[r];
+    const std::string_view end = literal_end(rule.match);
     bool any = false;
     for (std::size_t i = 0; i < decisions.size(); ++i) {
-      if (!matches(rule.match, graph.operators[i].name)) {
+      const std::string_view name = graph.operators[i].name;
+      if (!name.ends_with(end) || !matches(rule.match, name)) {
         continue;
       }
       any = true;
