@@ -30,6 +30,14 @@ Plan with_full_pipeline(const Plan& plan) {
   }
 }
 
+bool keeps_all_micro_batches(const Plan& plan) { return plan.schedule.kind == ScheduleKind::gpipe; }
+
+/// Of a pipeline: few of them tell no sooner what all need.
+bool lowers_all_micro_batches(const Plan& plan) {
+  return keeps_all_micro_batches(plan) ? with_at_most(plan, enough_micro_batches + 1) == plan
+                                       : with_full_pipeline(plan) == plan;
+}
+
 /// What is alive at once of the Program of @p rank at most, wherever that lies.
 std::int64_t live_bytes(const Plan& plan, const ModelGraph& graph, int rank, KernelTraits kernels) {
   kernels.assigns_addresses = false;
@@ -108,18 +116,23 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTr
 
 std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
                                                 std::span<const int> places) {
+  const bool is_lowered_whole = plan.stages.count > 1 && lowers_all_micro_batches(plan);
+  return is_lowered_whole ? plan_memory(plan, graph, kernels, places).stage_peak_bytes
+                          : live_memory_by_place(plan, graph, kernels, places);
+}
+
+std::vector<std::int64_t> live_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
+                                               std::span<const int> places) {
   if (plan.stages.count == 1) return {least_bytes_of_few_blocks(plan, graph, kernels)};
-  const bool keeps_all = plan.schedule.kind == ScheduleKind::gpipe;
-  const Plan few = keeps_all ? with_at_most(plan, enough_micro_batches) : with_full_pipeline(plan);
-  const Plan one_more = with_at_most(plan, few.schedule.micro_batches + 1);
-  if (keeps_all ? one_more == plan : few == plan) return plan_memory(plan, graph, kernels, places).stage_peak_bytes;
   verify(plan, graph);
-  std::vector<std::int64_t> by_place = live_bytes_by_place(few, graph, kernels, places);
-  if (keeps_all) {
-    const std::vector<std::int64_t> of_one_more = live_bytes_by_place(one_more, graph, kernels, places);
-    const int left_out = plan.schedule.micro_batches - few.schedule.micro_batches;
-    for (std::size_t p = 0; p < by_place.size(); ++p) by_place[p] += left_out * (of_one_more[p] - by_place[p]);
-  }
+  if (lowers_all_micro_batches(plan)) return live_bytes_by_place(plan, graph, kernels, places);
+  if (!keeps_all_micro_batches(plan)) return live_bytes_by_place(with_full_pipeline(plan), graph, kernels, places);
+  std::vector<std::int64_t> by_place =
+      live_bytes_by_place(with_at_most(plan, enough_micro_batches), graph, kernels, places);
+  const std::vector<std::int64_t> of_one_more =
+      live_bytes_by_place(with_at_most(plan, enough_micro_batches + 1), graph, kernels, places);
+  const int left_out = plan.schedule.micro_batches - enough_micro_batches;
+  for (std::size_t p = 0; p < by_place.size(); ++p) by_place[p] += left_out * (of_one_more[p] - by_place[p]);
   return by_place;
 }
 

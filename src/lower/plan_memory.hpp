@@ -39,6 +39,10 @@ PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTr
 /// @return by place in the pipeline.
 std::vector<std::int64_t> least_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
                                                 std::span<const int> places = {});
+/// The same where nothing says that arenas hold more than what is alive, other schedules' too: no other plan with as
+/// many bytes alive needs less, however well first fit packs them.
+std::vector<std::int64_t> live_memory_by_place(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
+                                               std::span<const int> places = {});
 /// Of the fullest place.
 std::int64_t least_memory_bytes(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels);
 

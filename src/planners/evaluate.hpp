@@ -63,8 +63,9 @@ struct PricedStep {
 };
 
 /// Which Programs say what plans need: those of few micro-batches or blocks, which need no more than those of all and
-/// nearly always as much, or those of all.
-enum class PeaksOf : std::uint8_t { few, all };
+/// nearly always as much, or those of all; or what is alive at once in the few, wherever it lies, to which nothing is
+/// added by first fit.
+enum class PeaksOf : std::uint8_t { alive, few, all };
 
 /// Pure: equal plans get equal answers, on every rank.
 class Evaluate {
@@ -91,12 +92,13 @@ class Evaluate {
   /// As memory(), faster and never more, from Programs of few of the blocks, or of a pipeline's micro-batches: what
   /// does not fit by this is left out; of what does, memory() has the last word.
   virtual Evaluation least_memory(const Plan& plan) const = 0;
-  /// stage_peak_bytes of least_memory() or of memory() for @p places of the pipeline, in their order: an evaluation
-  /// that lowers lowers ranks of those alone. Empty where lowering refuses.
+  /// stage_peak_bytes of memory() or of least_memory(), which may say of what is alive what it says of few, for @p
+  /// places of the pipeline, in their order: an evaluation that lowers lowers ranks of those alone. Empty where
+  /// lowering refuses.
   virtual std::vector<std::int64_t> peaks_of_places(const Plan& plan, std::span<const int> places,
                                                     PeaksOf programs) const {
     const std::vector<std::int64_t> all =
-        (programs == PeaksOf::few ? least_memory(plan) : memory(plan)).stage_peak_bytes;
+        (programs == PeaksOf::all ? memory(plan) : least_memory(plan)).stage_peak_bytes;
     std::vector<std::int64_t> asked;
     for (const int place : places) {
       if (!all.empty()) asked.push_back(all[static_cast<std::size_t>(place)]);

@@ -78,14 +78,14 @@ class ThreeDPlusOsdp final : public Planner {
       asked.base.global_batch = of_osdp->plan.global_batch;
     }
     std::unique_ptr<CostModel> costs;
-    const auto decide = [&](const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks) {
+    const auto decide = [&](const ParallelDegrees& degrees, const Plan& replicated, const StatesWanted& wanted) {
       // Nothing communicates less than replicas, and nothing has to be saved.
       if (simulates && !is_limited) return std::vector<PlanWithStates>{{.plan = replicated}};
       if (costs == nullptr) {
         costs = cost_model_of(
             request, is_limited ? "leave resources.memory_gib unset and set strategy.stages" : "set strategy.stages");
       }
-      std::vector<PlanWithStates> plans = states_in_stages(asked, *costs, degrees, replicated, peaks);
+      std::vector<PlanWithStates> plans = states_in_stages(asked, *costs, degrees, replicated, wanted);
       const bool may_fit = plans.size() > 1 || plans.front().peak_bytes <= request.base.device_capacity_bytes;
       if (simulates && may_fit && are_osdps(degrees, asked.base)) {
         if (!of_osdp) of_osdp = found_by_osdp(asked);

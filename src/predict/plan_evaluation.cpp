@@ -1,6 +1,6 @@
 #include "predict/plan_evaluation.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -151,23 +151,31 @@ std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
 }
 
 template <typename Value, typename ValueOf>
-std::optional<Value> PlanEvaluation::told_once(std::unordered_map<std::string, std::optional<Value>>& known,
-                                               const Plan& plan, const ValueOf& value_of) const {
-  std::string text = text_of_any_mode(plan);
+Value PlanEvaluation::once(std::unordered_map<std::string, Value>& known, std::string question,
+                           const ValueOf& value_of) const {
   {
     const std::scoped_lock lock(mutex_);
-    if (const auto told = known.find(text); told != known.end()) return told->second;
+    if (const auto told = known.find(question); told != known.end()) return told->second;
   }
-  std::optional<Value> value;
-  try {
-    verify(plan, point_.graph);
-    value = value_of();
-  } catch (const Unsupported&) {
-  } catch (const UserError&) {
-  }
+  Value value = value_of();
   const std::scoped_lock lock(mutex_);
-  known.emplace(std::move(text), value);
+  known.emplace(std::move(question), value);
   return value;
+}
+
+template <typename Value, typename ValueOf>
+std::optional<Value> PlanEvaluation::told_once(std::unordered_map<std::string, std::optional<Value>>& known,
+                                               const Plan& plan, const ValueOf& value_of) const {
+  return once(known, text_of_any_mode(plan), [&]() -> std::optional<Value> {
+    try {
+      verify(plan, point_.graph);
+      return value_of();
+    } catch (const Unsupported&) {
+      return std::nullopt;
+    } catch (const UserError&) {
+      return std::nullopt;
+    }
+  });
 }
 
 /// Ranks that even parts do not tell apart differ in what they update alone. If all of them did what one does, and that
@@ -264,6 +272,10 @@ Evaluation PlanEvaluation::memory(const Plan& plan) const {
 }
 
 Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
+  return once(least_memory_, text_of_any_mode(plan), [&] { return least_memory_of(plan); });
+}
+
+Evaluation PlanEvaluation::least_memory_of(const Plan& plan) const {
   Evaluation evaluation;
   evaluation.source = "program of few blocks";
   try {
@@ -279,16 +291,29 @@ Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
 
 std::vector<std::int64_t> PlanEvaluation::peaks_of_places(const Plan& plan, std::span<const int> places,
                                                           PeaksOf programs) const {
-  std::vector<std::int64_t> asked;
-  try {
-    const std::vector<std::int64_t> by_place =
-        programs == PeaksOf::few ? least_memory_by_place(plan, point_.graph, kernels_of(point_), places)
-                                 : plan_memory(plan, point_.graph, kernels_of(point_), places).stage_peak_bytes;
-    for (const int place : places) asked.push_back(by_place[static_cast<std::size_t>(place)]);
-  } catch (const Unsupported&) {
-    asked.clear();
+  std::string question = fmt::format("{} {}\n", fmt::join(places, ","), static_cast<int>(programs));
+  question += text_of_any_mode(plan);
+  return once(peaks_, std::move(question), [&] {
+    std::vector<std::int64_t> asked;
+    try {
+      const std::vector<std::int64_t> by_place = peaks_by_place(plan, places, programs);
+      for (const int place : places) asked.push_back(by_place[static_cast<std::size_t>(place)]);
+    } catch (const Unsupported&) {
+      asked.clear();
+    }
+    return asked;
+  });
+}
+
+std::vector<std::int64_t> PlanEvaluation::peaks_by_place(const Plan& plan, std::span<const int> places,
+                                                         PeaksOf programs) const {
+  const KernelTraits kernels = kernels_of(point_);
+  switch (programs) {
+    case PeaksOf::alive: return live_memory_by_place(plan, point_.graph, kernels, places);
+    case PeaksOf::few: return least_memory_by_place(plan, point_.graph, kernels, places);
+    case PeaksOf::all: return plan_memory(plan, point_.graph, kernels, places).stage_peak_bytes;
   }
-  return asked;
+  throw InternalError("no such Programs");
 }
 
 PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const {

@@ -46,10 +46,15 @@ class PlanEvaluation final : public Evaluate {
   /// Of point_ with @p plan, or of a point whose model differs. @param costs null: the account alone.
   static Evaluation evaluate(PreparedPoint point, const CostModel* costs);
   Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
-  /// What @p value_of says of @p plan, asked once; nothing of a plan that is refused, which says so where it is asked.
+  /// What @p value_of says, asked once for each @p question.
+  template <typename Value, typename ValueOf>
+  Value once(std::unordered_map<std::string, Value>& known, std::string question, const ValueOf& value_of) const;
+  /// Of @p plan; nothing of one that is refused, which says so where it is asked.
   template <typename Value, typename ValueOf>
   std::optional<Value> told_once(std::unordered_map<std::string, std::optional<Value>>& known, const Plan& plan,
                                  const ValueOf& value_of) const;
+  Evaluation least_memory_of(const Plan& plan) const;
+  std::vector<std::int64_t> peaks_by_place(const Plan& plan, std::span<const int> places, PeaksOf programs) const;
   std::optional<Evaluation> at_least_of_dealt_tensors(const PreparedPoint& point) const;
   std::optional<Evaluation> at_least_of_even_vocabulary(PreparedPoint point) const;
   /// The model without the tokens of its vocabulary that are left over if @p parts have as many each. Null: none are,
@@ -62,6 +67,8 @@ class PlanEvaluation final : public Evaluate {
   mutable std::unordered_map<std::string, Evaluation> simulated_;  ///< what lowers, by text of the plan of any mode
   mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;   ///< nothing: see at_least()
   mutable std::unordered_map<std::string, std::optional<double>> of_few_blocks_;  ///< see seconds_of_few_blocks()
+  mutable std::unordered_map<std::string, Evaluation> least_memory_;              ///< see least_memory()
+  mutable std::unordered_map<std::string, std::vector<std::int64_t>> peaks_;      ///< see peaks_of_places()
   mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;            ///< by number of parts
   mutable std::once_flag once_;
   mutable std::unique_ptr<CostModel> costs_;

@@ -39,14 +39,15 @@ ModelGraph part_of_tensor_rank(ModelGraph graph, int tensor) {
 class StagedOperators {
  public:
   /// @param plan mesh, stages, schedule and layouts; no rules of states yet.
-  /// @param last_word which Programs say that what is taken fits.
+  /// @param wanted of peaks: which Programs say that what is taken fits.
   StagedOperators(const PlanRequest& request, const ParallelDegrees& degrees, const Plan& plan, const CostModel& costs,
-                  PeaksOf last_word)
+                  const StatesWanted& wanted)
       : request_(request),
         degrees_(degrees),
         plan_(plan),
         costs_(costs),
-        last_word_(last_word),
+        last_word_(wanted.peaks),
+        most_seconds_(wanted.most_seconds),
         stages_(cut_into_stages(request.graph, plan.stages)),
         grid_(data_grid(plan.mesh)),
         copies_(degrees.tensor > 1 ? quotient(grid_, nearest_ranks(grid_, degrees.tensor)) : grid_),
@@ -86,7 +87,8 @@ class StagedOperators {
     if (std::optional<PlanWithStates> too_large = smallest_if_too_large(asked)) return {*std::move(too_large)};
     std::vector<PlanWithStates> all = {best(asked)};
     const bool simulates = request_.evaluate != nullptr && request_.evaluate->knows_seconds();
-    if (!simulates || everything_replicated_ || !may_shard()) return all;
+    // Whole operators leave fewer choices.
+    if (!simulates || everything_replicated_ || !may_shard() || all.front().seconds > most_seconds_) return all;
     ChoiceOptions whole = asked;
     whole.slices = 0;
     if (asked.slices > 1) all.push_back(best(whole));
@@ -169,8 +171,8 @@ class StagedOperators {
     }
     const auto fitted_by_all = [&](const std::vector<std::int64_t>& corrections) {
       PlanWithStates by_few = fitted(operators, fittings, corrections, PeaksOf::few);
-      return fits(by_few) || last_word_ == PeaksOf::few ? by_few
-                                                        : fitted(operators, fittings, corrections, PeaksOf::all);
+      const bool is_done = fits(by_few) || by_few.seconds > most_seconds_ || last_word_ == PeaksOf::few;
+      return is_done ? by_few : fitted(operators, fittings, corrections, PeaksOf::all);
     };
     PlanWithStates from_replicas = fitted_by_all(differences);
     PlanWithStates from_nothing = fitted_by_all(std::vector<std::int64_t>(graphs_.size(), 0));
@@ -208,7 +210,11 @@ class StagedOperators {
       for (std::size_t p = 0; p < graphs_.size(); ++p) {
         found.push_back(next(places[p], *fittings[p], capacity() - in_flight_bytes(operators[p], p)));
       }
-      joined(operators, found, lowered);
+      PlanWithStates plan = joined(operators, found, lowered);
+      for (std::size_t p = 0; p < graphs_.size(); ++p) {
+        // It has to share more, which takes longer.
+        if (peaks_[p] > capacity() && found[p].answer.seconds > most_seconds_) return plan;
+      }
       for (std::size_t p = 0; p < graphs_.size(); ++p) {
         if (!places[p].is_done) learn(places[p], found[p], peaks_[p], closed_form(operators, found, p));
       }
@@ -348,6 +354,7 @@ class StagedOperators {
   Plan plan_;
   const CostModel& costs_;
   PeaksOf last_word_;
+  double most_seconds_;  ///< by closed form, of what is worth being looked at
   std::vector<Stage> stages_;
   Factor grid_;                    ///< ranks of a place
   Factor copies_;                  ///< of them, those that hold the same part of a weight
@@ -405,8 +412,9 @@ Plan with_options_of_states(const PlanRequest& request) {
 }
 
 std::vector<PlanWithStates> states_in_stages(const PlanRequest& request, const CostModel& costs,
-                                             const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks) {
-  return StagedOperators(request, degrees, replicated, costs, peaks).plans();
+                                             const ParallelDegrees& degrees, const Plan& replicated,
+                                             const StatesWanted& wanted) {
+  return StagedOperators(request, degrees, replicated, costs, wanted).plans();
 }
 
 }  // namespace strata

@@ -37,8 +37,10 @@ Plan with_options_of_states(const PlanRequest& request);
 /// where somebody simulates and memory binds, of whole operators, and all of them sharded. Whether a plan fits is the
 /// Program's peak where somebody lowers, else the closed form's; of nothing that fits the least.
 /// @param replicated of a request whose base is with_options_of_states().
-/// @param peaks few: what fits by few micro-batches or blocks is taken to fit.
+/// @param wanted of peaks few: what fits by few micro-batches or blocks is taken to fit. Of plans that take longer than
+/// is wanted there is one.
 std::vector<PlanWithStates> states_in_stages(const PlanRequest& request, const CostModel& costs,
-                                             const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks);
+                                             const ParallelDegrees& degrees, const Plan& replicated,
+                                             const StatesWanted& wanted);
 
 }  // namespace strata

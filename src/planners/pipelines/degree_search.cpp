@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <utility>
@@ -21,8 +25,9 @@ struct PricedDegrees {
   std::int64_t at_least_bytes = 0;
   Plan plan{};  ///< of several with states of their own the best
   Evaluation found{};
-  bool is_found = false;  ///< somebody was asked
-  bool is_open = false;   ///< few Programs say that something fits that does not: all are to be asked
+  bool is_found = false;   ///< somebody was asked
+  bool is_open = false;    ///< few Programs say that something fits that does not: all are to be asked
+  bool is_raised = false;  ///< at_least_seconds are by what Programs need
 };
 
 class DegreeSearch {
@@ -51,7 +56,7 @@ class DegreeSearch {
       if (candidates_.size() == 1 && !has_states_to_decide) return only_one();
       if (!decide_) refuse_to_compare(candidates_.size());
     } else {
-      StepBounds bounds(request_, states_);
+      StepBounds& bounds = bounds_.emplace(request_, states_);
       for (PricedDegrees& c : candidates_) {
         c.at_least_bytes = capacity() > 0 ? bounds.bytes(c.degrees, c.replicated) : 0;
         if (!is_too_large(c)) c.at_least_seconds = bounds.seconds(c.degrees, c.replicated);
@@ -92,12 +97,16 @@ class DegreeSearch {
     if (candidates_.empty()) refuse_to_compare(all);
   }
 
+  /// What candidates take at least, and their numbers.
+  using Waiting = std::set<std::pair<double, std::size_t>>;
+
   /// In the order of what they take at least, which rises where few Programs let more stay replicated than fits.
   void ask_least_first() {
-    std::set<std::pair<double, std::size_t>> waiting;  // with the number of the candidate
+    Waiting waiting;
     for (std::size_t i = 0; i < candidates_.size(); ++i) {
       if (!is_too_large(candidates_[i])) waiting.emplace(candidates_[i].at_least_seconds, i);
     }
+    ask_without_copies(waiting);
     while (!waiting.empty()) {
       const auto [seconds, i] = *waiting.begin();
       if (best_ != nullptr && seconds > best_->found.step_seconds) return;
@@ -105,11 +114,50 @@ class DegreeSearch {
       PricedDegrees& c = candidates_[i];
       if (c.is_open) {
         ask_by_all(c);
+      } else if (!waiting.empty() && raise(c)) {
+        waiting.emplace(c.at_least_seconds, i);
       } else {
-        ask(c);
-        if (c.is_open) waiting.emplace(c.at_least_seconds, i);
+        ask(i, waiting);
       }
     }
+  }
+
+  /// It waits again where it is open then.
+  void ask(std::size_t candidate, Waiting& waiting) {
+    PricedDegrees& c = candidates_[candidate];
+    ask(c);
+    if (c.is_open) waiting.emplace(c.at_least_seconds, candidate);
+  }
+
+  /// Until one fits, a few at most: what is known of the best step leaves others out sooner.
+  void ask_without_copies(Waiting& waiting) {
+    constexpr std::size_t most = 4;
+    if (!decide_ || !simulates_) return;
+    const auto has_copies = [&](const Waiting::value_type& each) {
+      return candidates_[each.second].degrees.data(num_ranks()) > 1;
+    };
+    Waiting without_copies;
+    std::ranges::remove_copy_if(waiting, std::inserter(without_copies, without_copies.end()), has_copies);
+    for (const auto& each : without_copies | std::views::take(most)) {
+      if (best_ != nullptr) return;
+      waiting.erase(each);
+      ask(each.second, waiting);
+    }
+  }
+
+  /// To what has to be shared by what the Programs of replicas need: to find who shares what takes many more of them.
+  /// @return it has risen.
+  bool raise(PricedDegrees& c) {
+    const bool may_share = decide_ && simulates_ && capacity() > 0 && states_ == HeldStates::dp_or_zdp;
+    if (!may_share || std::exchange(c.is_raised, true)) return false;
+    std::vector<int> places(static_cast<std::size_t>(c.degrees.places));
+    std::iota(places.begin(), places.end(), 0);
+    const std::vector<std::int64_t> peaks = request_.evaluate->peaks_of_places(c.replicated, places, PeaksOf::alive);
+    if (peaks.empty()) return false;
+    const double seconds = bounds_->sharing_seconds(c.degrees, c.replicated, peaks);
+    if (seconds <= c.at_least_seconds) return false;
+    c.at_least_seconds = seconds;
+    return true;
   }
 
   /// Where somebody simulates by few Programs first.
@@ -119,14 +167,18 @@ class DegreeSearch {
       evaluate(c, {{.plan = c.replicated}});
       return;
     }
-    const Answers answers = evaluate(c, decide_(c.degrees, c.replicated, simulates_ ? PeaksOf::few : PeaksOf::all));
+    const Answers answers = evaluate(c, decided(c, simulates_ ? PeaksOf::few : PeaksOf::all));
     c.is_open = simulates_ && !answers.are_as_said;
     if (c.is_open) c.at_least_seconds = std::max(c.at_least_seconds, answers.fewest_seconds);
   }
 
   void ask_by_all(PricedDegrees& c) {
     c.is_open = false;
-    evaluate(c, decide_(c.degrees, c.replicated, PeaksOf::all));
+    evaluate(c, decided(c, PeaksOf::all));
+  }
+
+  std::vector<PlanWithStates> decided(const PricedDegrees& c, PeaksOf peaks) const {
+    return decide_(c.degrees, c.replicated, {.peaks = peaks, .most_seconds = most_seconds()});
   }
 
   struct Answers {
@@ -140,7 +192,7 @@ class DegreeSearch {
     for (PlanWithStates& each : plans) {
       if (std::ranges::find(known, each.plan.operators) != known.end()) continue;
       known.push_back(each.plan.operators);
-      if (takes_longer_than_best(each)) continue;
+      if (each.seconds > most_seconds()) continue;
       Evaluation found = evaluated(each);
       if (should_fit(each)) {
         answers.are_as_said = answers.are_as_said && found.feasible();
@@ -163,9 +215,7 @@ class DegreeSearch {
   }
 
   /// By closed form, which has nothing sent while something computes: that saves half of it at most.
-  bool takes_longer_than_best(const PlanWithStates& with_states) const {
-    return simulates_ && best_ != nullptr && with_states.seconds / 2.0 > best_->found.step_seconds;
-  }
+  double most_seconds() const { return simulates_ && best_ != nullptr ? 2.0 * best_->found.step_seconds : infinity; }
 
   bool should_fit(const PlanWithStates& with_states) const {
     return capacity() == 0 || with_states.peak_bytes <= capacity();
@@ -271,6 +321,7 @@ class DegreeSearch {
   const DecideStates& decide_;
   HeldStates states_;
   bool simulates_;
+  std::optional<StepBounds> bounds_;  ///< where somebody simulates
   std::vector<PricedDegrees> candidates_;
   std::string why_refused_;
   int num_asked_ = 0;

@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/infinity.hpp"
 #include "planners/pipelines/degrees.hpp"
 #include "planners/pipelines/step_bound.hpp"
 
@@ -23,10 +24,16 @@ struct PlanWithStates {
   std::int64_t peak_bytes = 0;  ///< 0: the same; of what does not fit a bound from below
 };
 
+/// How closely states are to be looked at.
+struct StatesWanted {
+  PeaksOf peaks = PeaksOf::all;    ///< which Programs say what fits
+  double most_seconds = infinity;  ///< by closed form: of what takes longer it need not be known whether it fits
+};
+
 /// What may be made of a plan of @p degrees, whose states are replicated: the plans of which the fastest that fits is
 /// taken, or one that does not fit. Gradients may be summed otherwise.
-using DecideStates =
-    std::function<std::vector<PlanWithStates>(const ParallelDegrees& degrees, const Plan& replicated, PeaksOf peaks)>;
+using DecideStates = std::function<std::vector<PlanWithStates>(const ParallelDegrees& degrees, const Plan& replicated,
+                                                               const StatesWanted& wanted)>;
 
 /// What the options leave open (asked_degrees()), or the one combination that they do not; states are replicated. Of
 /// equal seconds the one that is smaller.
@@ -35,9 +42,10 @@ using DecideStates =
 Plan fastest_degrees(const PlanRequest& request);
 
 /// The same where @p decide says how states are held. Where somebody simulates, whose Programs have the last word, it
-/// is asked by few of them first, and by all where what so fits does not and may be the fastest. What takes twice the
-/// best step by closed form, which has nothing sent under anything, is not simulated. Where nobody does, whole weights
-/// with a stage a rank are compared by closed form. @param states all that @p decide may make of them.
+/// is asked by few of them first, and by all where what so fits does not and may be the fastest; degrees that copy
+/// nothing, of which there is nothing to decide, before the others. What takes twice the best step by closed form,
+/// which has nothing sent under anything, is not simulated. Where nobody does, whole weights with a stage a rank are
+/// compared by closed form. @param states all that @p decide may make of them.
 Plan fastest_degrees(const PlanRequest& request, const DecideStates& decide, HeldStates states);
 
 }  // namespace strata

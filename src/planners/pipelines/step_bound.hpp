@@ -25,7 +25,8 @@
 /// and every micro-batch gathers them forward, those that its backward reads (all but Y) once more, and scatters their
 /// gradients, one collective after the other:
 ///     step >= M (gather of X + gather of X - Y + reduce-scatter of X),
-/// and where all that a rank sends goes through one NIC, what its tensor ranks exchange comes on top of that.
+/// and where all that a rank sends goes through one NIC, what its tensor ranks exchange comes on top of that. Where
+/// Programs of replicas are asked, what they hold stands for K + s E.
 
 #include <cstdint>
 #include <map>
@@ -60,6 +61,10 @@ class StepBounds {
   /// not in their order, or sub-batches go through several stages. @param degrees of @p plan, of different tensor ranks
   /// the most.
   double seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan);
+  /// The same of plans whose operators are DP or ZDP, from what the places of @p plan, all of whose operators are DP,
+  /// need: what that exceeds the capacity by is shared at least. 0 also where nothing has to be, or can be.
+  /// @param peaks bytes that are alive at once, by place.
+  double sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, std::span<const std::int64_t> peaks);
   /// What the kernels of @p plan take alone, whatever is sent meanwhile: also a bound where sub-batches or switches of
   /// overlap let more run under them. 0 as above.
   double kernel_seconds(const ParallelDegrees& degrees, const Plan& plan);
@@ -84,6 +89,8 @@ class StepBounds {
   std::vector<PlaceNeeds> needs_of_places(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const;
   std::int64_t state_bytes(const Plan& plan) const;
   double sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const;
+  double sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, int place, const PlaceNeeds& needs,
+                         std::int64_t too_many_bytes, std::int64_t held_bytes) const;
   double collective_of_copies(Collective kind, const ParallelDegrees& degrees, const Plan& plan, int place,
                               std::int64_t bytes) const;
   double gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,

@@ -7,17 +7,22 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/infinity.hpp"
 #include "partition/shards.hpp"
 #include "planners/layouts/degrees_of_layers.hpp"
+#include "planners/operators/in_stages.hpp"
 #include "planners/operators/units.hpp"
 #include "planners/pipelines/degree_search.hpp"
 #include "planners/pipelines/degrees.hpp"
 #include "planners/pipelines/step_bound.hpp"
 #include "planners/states/factors.hpp"
+#include "planners/states/sharded_plan.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "support/refusal.hpp"
 #include "unit/predict/counted_evaluation.hpp"
@@ -177,25 +182,36 @@ void expect_fastest(const std::vector<std::string>& words) {
               HasSubstr("3d+osdp on 4 ranks: nothing fits into a device memory of "));
 }
 
-/// Every plan takes at least what is said of its degrees within the memory that it needs. @return how many have a bound
-/// that memory makes higher, to over half of what they take.
-int expect_bounds(const Setting& setting, const PlanEvaluation& evaluate, const std::vector<Combination>& plans) {
+struct BoundsOfMemory {
+  int num_close = 0;   ///< plans whose bound memory makes higher, to over half of what they take
+  int num_closer = 0;  ///< whose bound is higher still by what the Programs of replicas need
+};
+
+/// Every plan takes at least what is said of its degrees within the memory that it needs.
+BoundsOfMemory expect_bounds(const Setting& setting, const PlanEvaluation& evaluate,
+                             const std::vector<Combination>& plans) {
   const PlanRequest request{.graph = setting.point().graph,
                             .cluster = setting.point().cluster,
                             .base = setting.base("3d+osdp", 0),
                             .options = find_planner("3d+osdp").with_defaults({}),
                             .evaluate = &evaluate};
   StepBounds within(request, HeldStates::dp_or_zdp), whatever(request, HeldStates::any);
-  int num_close = 0;
+  BoundsOfMemory found;
   for (const Combination& c : plans) {
     Plan plan = c.replicated;
+    std::vector<int> places(static_cast<std::size_t>(c.degrees.places));
+    std::iota(places.begin(), places.end(), 0);
+    const std::vector<std::int64_t> peaks = evaluate.peaks_of_places(plan, places, PeaksOf::alive);
     plan.device_capacity_bytes = c.peak_bytes;
     const double bound = within.seconds(c.degrees, plan), without_memory = whatever.seconds(c.degrees, plan);
+    const double by_peaks = within.sharing_seconds(c.degrees, plan, peaks);
     EXPECT_LE(bound, c.seconds * (1.0 + 1e-9)) << c.words;
+    EXPECT_LE(by_peaks, c.seconds * (1.0 + 1e-9)) << c.words;
     EXPECT_LE(without_memory, bound) << c.words;
-    num_close += bound > 1.1 * without_memory && bound > 0.5 * c.seconds ? 1 : 0;
+    found.num_close += bound > 1.1 * without_memory && bound > 0.5 * c.seconds ? 1 : 0;
+    found.num_closer += by_peaks > 1.01 * bound ? 1 : 0;
   }
-  return num_close;
+  return found;
 }
 
 /// Where links are slow, shards are gathered for many micro-batches, and in turn with what tensor ranks exchange.
@@ -204,30 +220,34 @@ TEST(DegreesWithStates, TakeAtLeastWhatMemoryMakesThemSend) {
     std::vector<std::string> words;
     bool has_a_nic_to_itself = false;  ///< each rank
     std::vector<ParallelDegrees> degrees{};
-    int num_close = 0;
+    int num_close = 0, num_closer = 0;
   };
   const std::vector<std::string> nodes = {"cluster=daint-p100", "resources.nodes=4", "resources.ranks_per_node=1"};
   const auto and_more = [&](std::vector<std::string> words) {
     words.insert(words.end(), nodes.begin(), nodes.end());
     return words;
   };
-  for (const auto& [words, has_a_nic_to_itself, degrees, num_close] : std::vector<Case>{
-           {{}, false, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}, {2, 2, 1}}, 55},
-           {{"train.recompute=block", "overlap.update=backward"}, false, {{1, 1, 1}, {2, 1, 1}, {2, 4, 1}}, 18},
-           {nodes, true, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}, {2, 2, 1}}, 65},
-           {and_more({"model.vocabulary=65536"}), true, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}}, 30},
-           {and_more({"train.micro_batches=2"}), true, {{1, 1, 1}, {2, 1, 1}, {2, 2, 1}}, 20}}) {
+  for (const auto& [words, has_a_nic_to_itself, degrees, num_close, num_closer] : std::vector<Case>{
+           {{}, false, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}, {2, 2, 1}}, 55, 40},
+           {{"train.recompute=block", "overlap.update=backward"}, false, {{1, 1, 1}, {2, 1, 1}, {2, 4, 1}}, 18, 40},
+           {nodes, true, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}, {2, 2, 1}}, 65, 55},
+           {and_more({"model.vocabulary=65536"}), true, {{1, 1, 1}, {1, 1, 2}, {2, 1, 1}}, 30, 8},
+           {and_more({"train.micro_batches=2"}), true, {{1, 1, 1}, {2, 1, 1}, {2, 2, 1}}, 20, 20}}) {
     SCOPED_TRACE(fmt::format("{}", fmt::join(words, " ")));
-    std::vector<std::string> all = {"train.global_batch=64", "train.micro_batches=16", "model.layers=8"};
+    std::vector<std::string> all = {"train.global_batch=64", "train.micro_batches=16", "model.layers=8",
+                                    "overlap.bucket_mib=0.01"};
     all.insert(all.end(), words.begin(), words.end());
     const Setting setting(all, "full");
     const PlanEvaluation evaluate(setting.point(), file);
     EXPECT_EQ(evaluate.has_a_nic_to_itself(setting.point().plan.mesh), has_a_nic_to_itself);
-    int close = 0;
+    BoundsOfMemory all_found;
     for (const ParallelDegrees& d : degrees) {
-      close += expect_bounds(setting, evaluate, plans_of(setting, evaluate, d, in_order));
+      const BoundsOfMemory found = expect_bounds(setting, evaluate, plans_of(setting, evaluate, d, in_order));
+      all_found.num_close += found.num_close;
+      all_found.num_closer += found.num_closer;
     }
-    EXPECT_GE(close, num_close);
+    EXPECT_GE(all_found.num_close, num_close);
+    EXPECT_GE(all_found.num_closer, num_closer);
   }
 }
 
@@ -263,7 +283,8 @@ TEST(DegreesWithStates, WhatFewProgramsSayFitsIsAskedOfAllWhereItMayBeFastest) {
   for (const bool in_reverse : {true, false}) {
     const FewProgramsAreWrong evaluated(evaluate, in_reverse);
     std::map<PeaksOf, std::vector<double>> seconds;  // of those that are decided
-    const auto decide = [&](const ParallelDegrees&, const Plan& replicated, PeaksOf programs) {
+    const auto decide = [&](const ParallelDegrees&, const Plan& replicated, const StatesWanted& wanted) {
+      const PeaksOf programs = wanted.peaks;
       PlanWithStates decided{.plan = replicated, .peak_bytes = 1};
       if (programs == PeaksOf::all) decided.plan.why.binding = by_all_programs;
       seconds[programs].push_back(evaluated(decided.plan).step_seconds);
@@ -282,6 +303,37 @@ TEST(DegreesWithStates, WhatFewProgramsSayFitsIsAskedOfAllWhereItMayBeFastest) {
     EXPECT_EQ(std::ssize(seconds[PeaksOf::few]) > may_be_fastest, !in_reverse);
     EXPECT_GE(may_be_fastest, 3);
   }
+}
+
+/// Of what takes longer than is wanted one plan is made, and of what does not the same ones.
+TEST(DegreesWithStates, AreGivenUpWhereTheyTakeLongerThanIsWanted) {
+  const Setting setting({"cluster=daint-p100", "resources.nodes=4", "resources.ranks_per_node=1"});
+  const PlanEvaluation evaluate(setting.point(), file);
+  const ParallelDegrees degrees{.micro_batches = setting.point().plan.schedule.micro_batches};
+  const auto peak_of = [&](const char* mode) {
+    return evaluate(setting.planned(setting.base(mode, 0), {}, nullptr)).peak_bytes;
+  };
+  const std::int64_t capacity = (peak_of("zero3") + peak_of("ddp")) / 2;
+  PlanRequest request{.graph = setting.point().graph,
+                      .cluster = setting.point().cluster,
+                      .base = setting.base("3d+osdp", capacity),
+                      .options = find_planner("3d+osdp").with_defaults({}),
+                      .evaluate = &evaluate};
+  request.base = with_options_of_states(request);
+  const std::unique_ptr<CostModel> costs = cost_model_of(request, "");
+  const auto plans_within = [&](double most_seconds) {
+    return states_in_stages(request, *costs, degrees, plan_of_degrees(request, degrees),
+                            {.peaks = PeaksOf::few, .most_seconds = most_seconds});
+  };
+  const std::vector<PlanWithStates> all = plans_within(infinity);
+  ASSERT_EQ(all.size(), 3U);
+  const double fastest = std::ranges::min(all, {}, &PlanWithStates::seconds).seconds;
+  const std::vector<PlanWithStates> wanted = plans_within(2.0 * fastest);
+  ASSERT_EQ(wanted.size(), all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(wanted[i].plan, all[i].plan);
+  const std::vector<PlanWithStates> unwanted = plans_within(fastest / 2.0);
+  ASSERT_EQ(unwanted.size(), 1U);
+  EXPECT_GT(unwanted.front().seconds, fastest / 2.0);
 }
 
 /// Tensor ranks, which the search is free to leave, are left where slices are asked for.
