@@ -3,12 +3,12 @@
     .venv/bin/python experiments/auto/every_experiment.py experiments/auto/every_experiment.csv [FILE.toml ...]
 
 Takes the points of the files (default: all of experiments/ on described clusters), each model, batch and machine once,
-whatever its strategy. Of each it asks `strata plan` for auto's plan with the other modes' plans as candidates, without
-them, and with one dimension after another left out. Every number is predicted, by one simulator for all. Rows that the
-file has already are not asked again, so it can be interrupted. CSV, one row a point:
+whatever its strategy. Of each it asks `strata plan` for auto's plan with the other modes' plans as candidates, which
+also tells what it finds without them, and with one dimension after another left out. Every number is predicted, by one
+simulator for all. Rows that the file has already are not asked again, so it can be interrupted. CSV, one row a point:
 
 file, point     the first experiment that has it
-asks            full | seedless | without <dimension>
+asks            full | seedless | without <dimension>; seedless: without candidates, as the answer to `full` tells it
 seconds         of auto's step; empty: words say what it refuses
 best, best_seconds   the fastest other mode that fits, by the same prediction, and its step; of `full` alone
 gap             to the bound that auto tells
@@ -32,7 +32,6 @@ FOLDER = Path(__file__).resolve().parents[1]
 DIMENSIONS = ("stages", "tensor", "states", "slices", "recompute", "sub_batches", "overlap", "placement")
 ASKS = {
     "full": {},
-    "seedless": {"seeds": False},
     **{f"without {name}": {"without": name} for name in DIMENSIONS},
 }
 COLUMNS = (
@@ -44,6 +43,10 @@ KEPT = ("cluster", "model.", "resources.", "train.")
 LEFT_OUT = ("train.seed", "train.steps", "train.epochs", "train.learning_rate", "train.decay", "train.recompute")
 COST = re.compile(r"^(?P<mode>[^:]+): (?P<seconds>[0-9][0-9.e+-]*) s, ")
 GAP = re.compile(r"gap (?P<gap>[0-9.e+-]+)")
+WITHOUT_CANDIDATES = re.compile(
+    r"without other modes' plans as candidates: (?P<answer>(?P<seconds>[0-9][0-9.e+-]*) s|.+)$"
+)
+NOTHING_FITS = "nothing fits into a device memory"
 
 
 def main() -> int:
@@ -72,9 +75,9 @@ def main() -> int:
         lock = Lock()
 
         def ask_and_write(point: dict, asks: str) -> None:
-            row = ask(point, asks, words.strata, words.seconds)
+            rows = ask(point, asks, words.strata, words.seconds)
             with lock:
-                writer.writerow(row)
+                writer.writerows(row for row in rows if (row["file"], str(row["point"]), row["asks"]) not in known)
                 file.flush()
 
         with ThreadPoolExecutor(words.jobs) as pool:
@@ -140,7 +143,8 @@ def text_without(point: dict, *keys: str) -> str:
     return json.dumps({key: value for key, value in point["keys"].items() if key not in keys}, sort_keys=True)
 
 
-def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:
+def ask(point: dict, asks: str, strata: str, most_seconds: float) -> list[dict]:
+    """Its row; of `full` also that of `seedless`, as far as the answer tells it."""
     row = dict.fromkeys(COLUMNS, "") | {
         "file": point["file"],
         "point": point["point"],
@@ -150,20 +154,25 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> dict:
         "batch": point["keys"].get("train.global_batch", ""),
         "asks": asks,
     }
+    seedless = row | {"asks": "seedless"}
     with tempfile.TemporaryDirectory() as folder:
         try:
             ended = answer_of(point, {"name": "auto", **ASKS[asks]}, strata, Path(folder), most_seconds)
         except subprocess.TimeoutExpired:
-            return row | {"words": f"no plan within {most_seconds:g} s"}
+            return [row | {"words": f"no plan within {most_seconds:g} s"}]
     if ended.returncode != 0:
-        return row | {"words": " ".join(ended.stderr.split())[:400] or f"strata ended with {ended.returncode}"}
+        refusal = {"words": " ".join(ended.stderr.split())[:400] or f"strata ended with {ended.returncode}"}
+        looked_at_all = asks == "full" and NOTHING_FITS in ended.stderr
+        return [row | refusal, seedless | refusal] if looked_at_all else [row | refusal]
     why = tomllib.loads(ended.stdout)["why"]
     row |= {"seconds": why["predicted_seconds"], "words": why["binding"].split(";")[0]}
     if gap := GAP.search(why["binding"]):
         row["gap"] = gap["gap"]
     if best := best_mode(why):
         row |= {"best": best[0], "best_seconds": best[1]}
-    return row
+    if not (found := WITHOUT_CANDIDATES.search(why["binding"])):
+        return [row]
+    return [row, seedless | ({"seconds": found["seconds"]} if found["seconds"] else {"words": found["answer"]})]
 
 
 def experiment_text(point: dict, strategy: dict) -> str:

@@ -24,9 +24,10 @@
 /// Planner:    joint/joint_search.hpp: candidates by the engines of single papers inside combinations of degrees (those
 ///             of OSDP in each, of AMSP in data parallelism alone, of AutoDDL, Oases, Merak, decomposed products and
 ///             SUMMA for layouts), then one decision after another, until none alone makes it better. Not proven to be
-///             the optimum: the gap to a bound is told. Since every mode's own plan is a candidate (seeds), but for
-///             SUMMA's where its Programs are very long, it is never slower than any of them by the same prediction. A
-///             batch of the planner's is that of the best plan of the modes that choose one.
+///             the optimum: the gap to a bound is told. Behind all that, every mode's own plan is a candidate (seeds),
+///             but for SUMMA's where its Programs are very long, so that it is never slower than any of them by the
+///             same prediction; what a step takes without them is told. A batch of the planner's is that of the best
+///             plan of the modes that choose one, which are asked first then.
 /// Reproduces: no figure: nobody has printed this.
 
 #include <vector>

@@ -73,6 +73,42 @@ def test_the_figure_has_a_dot_a_point_and_dimension():
     assert len(fits_not.get_xdata()) == 1
 
 
+WORDS = "data 8; of 9 plans 7 were simulated; kernels alone take at least 1 s: gap 0.2"
+ALONE = "; without other modes' plans as candidates: "
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (WORDS + ALONE + "1.5 s", [("full", 1.25, ""), ("seedless", "1.5", "")]),
+        (WORDS + ALONE + "nothing fits", [("full", 1.25, ""), ("seedless", "", "nothing fits")]),
+        (WORDS, [("full", 1.25, "")]),
+    ],
+)
+def test_one_answer_also_tells_what_there_is_without_candidates(tmp_path, words, expected):
+    plan = f'[why]\npredicted_seconds = 1.25\nbinding = "{words}"\nsingles = ["ddp: 2 s, 1 GiB", "3d: it fits not"]\n'
+    rows = answers(tmp_path, f"cat <<'END'\n{plan}END")
+    assert [(row["asks"], row["seconds"], row["words"].replace("data 8", "")) for row in rows] == expected
+    assert (rows[0]["best"], rows[0]["best_seconds"], rows[0]["gap"]) == ("ddp", 2.0, "0.2")
+
+
+def test_where_nothing_fits_nothing_does_without_candidates(tmp_path):
+    nothing = "auto on 8 ranks: nothing fits into a device memory of 1.00 GiB"
+    rows = answers(tmp_path, f"echo '{nothing}' >&2; exit 2")
+    assert [(row["asks"], row["words"]) for row in rows] == [("full", nothing), ("seedless", nothing)]
+    rows = answers(tmp_path, "echo 'unknown model' >&2; exit 2")
+    assert [(row["asks"], row["words"]) for row in rows] == [("full", "unknown model")]
+
+
+def answers(folder, script_text):
+    """What is told of a point by a `strata` that does this."""
+    strata = folder / "strata"
+    strata.write_text(f"#!/bin/sh\n{script_text}\n")
+    strata.chmod(0o755)
+    point = {"file": "x.toml", "point": 3, "ranks": 8, "keys": {"cluster": "c", "train.global_batch": 16}}
+    return script("every_experiment").ask(point, "full", str(strata), 60.0)
+
+
 def test_a_disturbed_cluster_has_other_rates_and_nothing_else():
     text = script("disturbed").disturbed(
         'name = "c"\nmemory_bandwidth_bytes_per_second = 1e9\n'

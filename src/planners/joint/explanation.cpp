@@ -114,6 +114,9 @@ Plan with_explanation(const JointAnswer& answer) {
   why.binding = fmt::format("{}; of {} plans {} were simulated, until no single decision made it better; {}",
                             plan_in_words(plan, graph), answer.known.all().size(), answer.known.num_simulated(),
                             gap_in_words(answer));
+  if (!answer.without_candidates.empty()) {
+    why.binding += fmt::format("; without other modes' plans as candidates: {}", answer.without_candidates);
+  }
   if (const KnownPlan* next = runner_up(answer)) {
     why.runner_up = fmt::format("{}: {}", plan_in_words(next->plan, graph), cost_in_words(*next));
   }

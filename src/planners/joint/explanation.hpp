@@ -38,6 +38,7 @@ struct JointAnswer {
   const KnownPlans& known;
   std::vector<std::pair<Dimension, std::vector<AskedMove>>> moves{};  ///< of the best plan
   std::vector<AskedSingle> singles{};
+  std::string without_candidates{};  ///< what a step of the best plan takes that was found before; empty: not known
   int num_combinations = 0;          ///< of degrees
   double kernel_seconds = infinity;  ///< that the kernels of every combination take at least; 0: not known
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <ranges>
@@ -50,12 +51,18 @@ class JointSearch {
   Plan run() {
     const bool simulates = request_.evaluate != nullptr && request_.evaluate->knows_seconds();
     if (!simulates) return only_choice();
-    if (request_.option<bool>("seeds") || request_.base.global_batch == 0) add_single_plans();
+    const bool is_batch_open = request_.base.global_batch == 0;
+    if (is_batch_open) add_single_plans();  // One of them chooses it.
     find_combinations();
     add_combinations();
-    std::vector<const KnownPlan*> starts = best_of_different_degrees();
-    if (starts.empty()) refuse_all();
-    improve(std::move(starts));
+    improve_first(all_known());
+    if (request_.option<bool>("seeds") && !is_batch_open) {
+      without_candidates_ =
+          best_ != nullptr && best_->fits() ? fmt::format("{:.6g} s", best_->found.step_seconds) : "nothing fits";
+      add_single_plans();
+      improve_first(candidates());
+    }
+    if (best_ == nullptr) refuse_all();
     if (!best_->fits()) refuse_memory(*best_);
     return explained();
   }
@@ -279,16 +286,37 @@ class JointSearch {
     return something_fits;
   }
 
+  std::vector<const KnownPlan*> all_known() const {
+    std::vector<const KnownPlan*> all;
+    for (const KnownPlan& known : known_.all()) all.push_back(&known);
+    return all;
+  }
+
+  std::vector<const KnownPlan*> candidates() const {
+    std::vector<const KnownPlan*> inside;
+    std::ranges::copy_if(answers_of_singles_, std::back_inserter(inside),
+                         [](const KnownPlan* known) { return known != nullptr; });
+    return inside;
+  }
+
+  /// Tries decisions from those of @p plans, and of what was looked at before, that differ most: of none twice.
+  void improve_first(const std::vector<const KnownPlan*>& plans) {
+    for (const KnownPlan* plan : plans) {
+      if (std::ranges::find(looked_at_, plan) == looked_at_.end()) looked_at_.push_back(plan);
+    }
+    std::vector<const KnownPlan*> starts = best_of_different_degrees(looked_at_);
+    std::erase_if(starts, [&](const KnownPlan* start) { return !improved_.insert(start).second; });
+    improve(std::move(starts));
+  }
+
   /// Where decisions are tried first: the best plan of each number of places and of tensor ranks, with layouts and
   /// without, with products on rings and without, unless it is far behind; where it is close, of each number of stages
   /// and of micro-batches. Of plans that run blocks again since memory is short, how far says little: which blocks, and
   /// what else saves as much, is not tried yet.
-  std::vector<const KnownPlan*> best_of_different_degrees() const {
+  std::vector<const KnownPlan*> best_of_different_degrees(std::span<const KnownPlan* const> plans) const {
     constexpr double close = 1.01, far = 1.25, far_where_memory_is_short = 1.75;  // times the best plan's seconds
     std::vector<const KnownPlan*> order;
-    for (const KnownPlan& known : known_.all()) {
-      if (known.is_possible()) order.push_back(&known);
-    }
+    std::ranges::copy_if(plans, std::back_inserter(order), &KnownPlan::is_possible);
     std::ranges::stable_sort(order, [](const KnownPlan* a, const KnownPlan* b) { return is_better(*a, *b); });
     const auto beam = request_.option<std::int64_t>("beam");
     const bool one_fits = best_ != nullptr && best_->fits();
@@ -433,26 +461,36 @@ class JointSearch {
     }
   }
 
+  struct Improved {
+    const KnownPlan* plan = nullptr;
+    double most_behind = 0.0;  ///< of the best plan's seconds: who is further behind is not improved again
+  };
+
   /// One decision after another, of all @p starts. Then again of those that are best by now, as many as are asked for
-  /// and nearly as fast as the best plan, as long as going through all decisions once is worth it.
+  /// and nearly as fast as the best plan, as long as going through all decisions once is worth it. A round mostly gains
+  /// less than the one before it: a plan that is more than twice as far behind as it has just gained is left.
   void improve(std::vector<const KnownPlan*> starts) {
-    constexpr double worth = 1e-3;   // of a step's seconds
-    constexpr double nearly = 1.05;  // times the best plan's seconds
+    constexpr double worth = 1e-3;                        // of a step's seconds
+    constexpr double nearly = 0.05, twice_as_much = 2.0;  // of the best plan's seconds; times what was gained
     while (!starts.empty()) {
-      std::vector<const KnownPlan*> better;
+      std::vector<Improved> better;
       for (const KnownPlan* start : starts) {
-        const KnownPlan* improved = after_all_decisions(start);
-        const bool is_worth_it = start->fits()
-                                     ? improved->seconds_per_sample() < (1.0 - worth) * start->seconds_per_sample()
-                                     : improved != start;
-        if (is_worth_it && std::ranges::find(better, improved) == better.end()) better.push_back(improved);
+        const KnownPlan* plan = after_all_decisions(start);
+        const double gained = start->fits() ? 1.0 - plan->seconds_per_sample() / start->seconds_per_sample() : nearly;
+        const bool is_worth_it = start->fits() ? gained > worth : plan != start;
+        if (!is_worth_it || std::ranges::find(better, plan, &Improved::plan) != better.end()) continue;
+        better.push_back({.plan = plan, .most_behind = std::min(nearly, twice_as_much * gained)});
       }
-      if (best_->fits()) std::erase_if(better, [&](const KnownPlan* plan) { return !is_within(nearly, *plan); });
-      std::ranges::stable_sort(better, [](const KnownPlan* a, const KnownPlan* b) { return is_better(*a, *b); });
+      if (best_->fits()) {
+        std::erase_if(better, [&](const Improved& each) { return !is_within(1.0 + each.most_behind, *each.plan); });
+      }
+      std::ranges::stable_sort(better,
+                               [](const Improved& a, const Improved& b) { return is_better(*a.plan, *b.plan); });
       if (const auto beam = static_cast<std::size_t>(request_.option<std::int64_t>("beam")); better.size() > beam) {
         better.resize(beam);
       }
-      starts = std::move(better);
+      starts.clear();
+      for (const Improved& each : better) starts.push_back(each.plan);
     }
   }
 
@@ -591,7 +629,11 @@ class JointSearch {
       add_ways_to_hold(*best);
       moves = moves_of_all_dimensions(*best);
     }
-    JointAnswer answer{.request = request_, .best = *best, .known = known_, .moves = std::move(moves)};
+    JointAnswer answer{.request = request_,
+                       .best = *best,
+                       .known = known_,
+                       .moves = std::move(moves),
+                       .without_candidates = without_candidates_};
     for (std::size_t s = 0; s < singles_.size(); ++s) {
       answer.singles.push_back({singles_[s].mode, answers_of_singles_[s], singles_[s].refusal});
     }
@@ -608,6 +650,9 @@ class JointSearch {
   Dimensions dimensions_;
   KnownPlans known_;
   const KnownPlan* best_ = nullptr;
+  std::vector<const KnownPlan*> looked_at_;  ///< before any decision was tried
+  std::set<const KnownPlan*> improved_;      ///< of these, those from which decisions were tried first
+  std::string without_candidates_;           ///< what a step takes then; empty: not looked at
   std::vector<SinglePlan> singles_;
   std::vector<const KnownPlan*> answers_of_singles_;  ///< null: outside of the space, or refused
   std::vector<ParallelDegrees> all_degrees_;

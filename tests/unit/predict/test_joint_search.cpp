@@ -29,6 +29,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using Options = std::map<std::string, OptionValue>;
@@ -105,6 +106,28 @@ TEST(JointSearch, IsNeverSlowerThanAModeAlone) {
       }
     }
   }
+}
+
+/// Other modes' plans come behind all that the search finds by itself, and only add to it. Plans of stale gradients
+/// come from other modes alone.
+TEST(JointSearch, TellsWhatItFindsWithoutCandidates) {
+  constexpr const char* words = "; without other modes' plans as candidates: ";
+  int num_helped = 0;
+  for (const auto& [cluster, staleness] : {std::pair("a100-2x8", 0), {"rtx3090-pcie", 0}, {"a800-ib", 1}}) {
+    const Setting setting({fmt::format("cluster={}", cluster)});
+    Options options = narrow;
+    options["staleness"] = std::int64_t{staleness};
+    Options alone = options;
+    alone["seeds"] = false;
+    for (const std::int64_t capacity : {std::int64_t{0}, between(setting, 0.1)}) {
+      const Why with = setting.plan(capacity, options).why, without = setting.plan(capacity, alone).why;
+      EXPECT_THAT(with.binding, EndsWith(fmt::format("{}{:.6g} s", words, without.predicted_seconds)));
+      EXPECT_THAT(without.binding, Not(HasSubstr(words)));
+      EXPECT_LE(with.predicted_seconds, without.predicted_seconds);
+      num_helped += with.predicted_seconds < without.predicted_seconds ? 1 : 0;
+    }
+  }
+  EXPECT_GE(num_helped, 1);
 }
 
 struct Uniform {
