@@ -1,6 +1,7 @@
 """strata under srun: ranks of a node are those of a network namespace, and a wrong launch is refused in words."""
 
 import json
+import signal
 import xml.etree.ElementTree as ElementTree
 
 import h5py
@@ -50,8 +51,12 @@ def recorded(results):
 
 
 def sentence(ended):
-    """What strata said, and that it is one sentence."""
-    assert ended.returncode == 2, ended.stdout + ended.stderr
+    """What strata said, and that it is one sentence.
+
+    One task that refuses makes srun end those that still run, and their signal is what it returns then.
+    """
+    others_were_ended = ended.returncode == 128 + signal.SIGTERM and "Exited with exit code 2" in ended.stderr
+    assert ended.returncode == 2 or others_were_ended, ended.stdout + ended.stderr
     (said,) = [line for line in ended.stderr.splitlines() if line.startswith("strata:")]
     return said
 

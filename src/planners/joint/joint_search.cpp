@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <optional>
 #include <ranges>
@@ -160,24 +161,19 @@ class JointSearch {
   /// Until so many combinations were made into plans that fit, or nothing fits and all were; without stages, where
   /// there are few, until one of each tensor degree fits, and data parallelism alone in any case; and the fastest of
   /// those whose operators are all alike: of stages that differ much the bound is loose, and says little of what comes
-  /// first. A deep model can be cut into a dozen numbers of stages a rank that take nearly the same: one is enough.
+  /// first.
   void add_combinations() {
     const auto most = request_.option<std::int64_t>("points");
     std::set<const Combination*> looked_at;
-    std::set<int> fitting;                  // tensor degrees without stages
-    std::set<ParallelDegrees> interleaved;  // that fit, whatever the number of stages a rank
+    std::set<int> fitting;  // tensor degrees without stages
     std::int64_t num_fitting = 0;
     for (const Combination& c : combinations_) {
       const bool is_open = c.degrees.places == 1 && !fitting.contains(c.degrees.tensor);
       if (num_fitting >= most && !is_open && !is_data_alone(c.degrees)) continue;
-      if (cannot_be_best(c) || is_hopeless(c)) continue;
-      ParallelDegrees but_for_chunks = c.degrees;
-      but_for_chunks.chunks = 0;
-      if (c.degrees.chunks > 1 && interleaved.contains(but_for_chunks)) continue;
+      if (cannot_be_best(c) || is_hopeless(c) || stands_for_it(c)) continue;
       looked_at.insert(&c);
-      if (!look_at(c, num_fitting < most)) continue;
+      if (!look_at_and_note(c, num_fitting < most)) continue;
       ++num_fitting;
-      if (c.degrees.chunks > 1) interleaved.insert(but_for_chunks);
       if (c.degrees.places == 1) fitting.insert(c.degrees.tensor);
     }
     if (best_ == nullptr || !best_->fits()) look_at_too_large();
@@ -188,8 +184,30 @@ class JointSearch {
   /// What fits least badly is told by what it needs, not by a bound.
   void look_at_too_large() {
     for (Combination& c : combinations_) {
-      if (std::exchange(c.is_too_large, false)) look_at(c, true);
+      if (std::exchange(c.is_too_large, false) && !stands_for_it(c)) look_at_and_note(c, true);
     }
+  }
+
+  static ParallelDegrees but_for_chunks(ParallelDegrees degrees) {
+    degrees.chunks = 0;
+    return degrees;
+  }
+
+  /// A combination that differs from @p c in the stages a rank alone was looked at. A deep model can be cut into dozens
+  /// of numbers of them that take nearly the same: one that fits is enough. With more there is less to keep for
+  /// backward, but hardly less with a few more: of what does not fit those with twice as many are the next.
+  bool stands_for_it(const Combination& c) const {
+    const auto looked_at = enough_chunks_.find(but_for_chunks(c.degrees));
+    return c.degrees.chunks > 1 && looked_at != enough_chunks_.end() && c.degrees.chunks < looked_at->second;
+  }
+
+  bool look_at_and_note(const Combination& c, bool may_be_laid_out) {
+    const bool fits = look_at(c, may_be_laid_out);
+    if (c.degrees.chunks > 1) {
+      int& enough = enough_chunks_[but_for_chunks(c.degrees)];
+      enough = fits ? std::numeric_limits<int>::max() : std::max(enough, 2 * c.degrees.chunks);
+    }
+    return fits;
   }
 
   bool cannot_be_best(const Combination& c) const {
@@ -657,6 +675,7 @@ class JointSearch {
   std::vector<const KnownPlan*> answers_of_singles_;  ///< null: outside of the space, or refused
   std::vector<ParallelDegrees> all_degrees_;
   std::vector<Combination> combinations_;
+  std::map<ParallelDegrees, int> enough_chunks_;  ///< but for chunks: with fewer there is nothing more to look at
   std::set<std::pair<int, int>> laid_out_;  ///< places and chunks that modes with layouts of their own were asked for
   std::string why_refused_;
 };
