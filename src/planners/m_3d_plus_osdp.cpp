@@ -18,10 +18,11 @@
 ///             nothing lowers: of several tensor ranks operators are held whole (slices = -1), and where slices are
 ///             asked for no tensor ranks are looked at.
 /// Planner:    for each combination of degrees, in the order of a bound of what it takes at least (what has to be
-///             sharded is gathered for every micro-batch), the states by closed form within what Programs leave of the
-///             memory; of those the fastest simulated step. Where nobody simulates whole weights and a stage a rank are
-///             compared by closed form. Of data ranks alone `osdp`'s own plan stands beside the others, so that this is
-///             never slower. A batch of the planner's is `osdp`'s.
+///             sharded, by prices first and then by what the Programs of replicas need, is gathered for every
+///             micro-batch), the states by closed form within what Programs leave of the memory; of those the fastest
+///             simulated step. Where nobody simulates whole weights and a stage a rank are compared by closed form. Of
+///             data ranks alone `osdp`'s own plan stands beside the others, so that this is never slower. A batch of
+///             the planner's is `osdp`'s.
 /// Differs:    a parameter of two places, a tied table, is held one way in both and never cut. What a place's Program
 ///             needs more than the closed form says is taken off its memory, with at most 10 Programs of few
 ///             micro-batches.

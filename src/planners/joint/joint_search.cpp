@@ -336,15 +336,17 @@ class JointSearch {
     std::vector<const KnownPlan*> order;
     std::ranges::copy_if(plans, std::back_inserter(order), &KnownPlan::is_possible);
     std::ranges::stable_sort(order, [](const KnownPlan* a, const KnownPlan* b) { return is_better(*a, *b); });
+    if (order.empty()) return {};
+    const KnownPlan& best = *order.front();  // that no decision was tried from
     const auto beam = request_.option<std::int64_t>("beam");
-    const bool one_fits = best_ != nullptr && best_->fits();
+    const bool one_fits = best.fits();
     const std::int64_t most = one_fits ? 2 * beam : beam;
-    const double most_behind = one_fits && runs_again(best_->plan) ? far_where_memory_is_short : far;
+    const double most_behind = one_fits && runs_again(best.plan) ? far_where_memory_is_short : far;
     std::vector<const KnownPlan*> starts;
     for (const KnownPlan* known : order) {
-      const bool is_far = one_fits && !is_within(most_behind, *known);
+      const bool is_far = one_fits && !is_within(most_behind, *known, best);
       if (is_far || std::ssize(starts) == most) break;
-      const bool is_close = one_fits && is_within(close, *known);
+      const bool is_close = one_fits && is_within(close, *known, best);
       const bool is_alike = std::ranges::any_of(starts, [&](const KnownPlan* start) {
         return has_as_many_ranks(start->plan, known->plan) &&
                (!is_close || has_as_many_passes(start->plan, known->plan));
@@ -369,9 +371,9 @@ class JointSearch {
     return a.stages.count == b.stages.count && a.schedule.micro_batches == b.schedule.micro_batches;
   }
 
-  /// It fits, and takes at most so many times as long as the best plan, which fits.
-  bool is_within(double times, const KnownPlan& known) const {
-    return known.fits() && known.seconds_per_sample() <= times * best_->seconds_per_sample();
+  /// It fits, and takes at most so many times as long as @p best, which fits.
+  static bool is_within(double times, const KnownPlan& known, const KnownPlan& best) {
+    return known.fits() && known.seconds_per_sample() <= times * best.seconds_per_sample();
   }
 
   bool trades_time_for_memory() const {
@@ -479,36 +481,37 @@ class JointSearch {
     }
   }
 
-  struct Improved {
-    const KnownPlan* plan = nullptr;
-    double most_behind = 0.0;  ///< of the best plan's seconds: who is further behind is not improved again
-  };
-
   /// One decision after another, of all @p starts. Then again of those that are best by now, as many as are asked for
-  /// and nearly as fast as the best plan, as long as going through all decisions once is worth it. A round mostly gains
-  /// less than the one before it: a plan that is more than twice as far behind as it has just gained is left.
+  /// and nearly as fast as the best plan of as many rounds, also from earlier starts, as long as going through all
+  /// decisions once is worth it.
   void improve(std::vector<const KnownPlan*> starts) {
-    constexpr double worth = 1e-3;                        // of a step's seconds
-    constexpr double nearly = 0.05, twice_as_much = 2.0;  // of the best plan's seconds; times what was gained
-    while (!starts.empty()) {
-      std::vector<Improved> better;
+    constexpr double worth = 1e-3;   // of a step's seconds
+    constexpr double nearly = 1.05;  // times the best plan's seconds
+    for (std::size_t round = 0; !starts.empty(); ++round) {
+      std::vector<const KnownPlan*> better;
       for (const KnownPlan* start : starts) {
-        const KnownPlan* plan = after_all_decisions(start);
-        const double gained = start->fits() ? 1.0 - plan->seconds_per_sample() / start->seconds_per_sample() : nearly;
-        const bool is_worth_it = start->fits() ? gained > worth : plan != start;
-        if (!is_worth_it || std::ranges::find(better, plan, &Improved::plan) != better.end()) continue;
-        better.push_back({.plan = plan, .most_behind = std::min(nearly, twice_as_much * gained)});
+        const KnownPlan* improved = after_all_decisions(start);
+        note_best(round, *improved);
+        const bool is_worth_it = start->fits()
+                                     ? improved->seconds_per_sample() < (1.0 - worth) * start->seconds_per_sample()
+                                     : improved != start;
+        if (is_worth_it && std::ranges::find(better, improved) == better.end()) better.push_back(improved);
       }
-      if (best_->fits()) {
-        std::erase_if(better, [&](const Improved& each) { return !is_within(1.0 + each.most_behind, *each.plan); });
+      if (const KnownPlan& best = *best_of_rounds_[round]; best.fits()) {
+        std::erase_if(better, [&](const KnownPlan* plan) { return !is_within(nearly, *plan, best); });
       }
-      std::ranges::stable_sort(better,
-                               [](const Improved& a, const Improved& b) { return is_better(*a.plan, *b.plan); });
+      std::ranges::stable_sort(better, [](const KnownPlan* a, const KnownPlan* b) { return is_better(*a, *b); });
       if (const auto beam = static_cast<std::size_t>(request_.option<std::int64_t>("beam")); better.size() > beam) {
         better.resize(beam);
       }
-      starts.clear();
-      for (const Improved& each : better) starts.push_back(each.plan);
+      starts = std::move(better);
+    }
+  }
+
+  void note_best(std::size_t round, const KnownPlan& plan) {
+    if (round == best_of_rounds_.size()) best_of_rounds_.push_back(round == 0 ? &plan : best_of_rounds_.back());
+    for (const KnownPlan*& best : best_of_rounds_ | std::views::drop(round)) {
+      if (is_better(plan, *best)) best = &plan;
     }
   }
 
@@ -668,9 +671,10 @@ class JointSearch {
   Dimensions dimensions_;
   KnownPlans known_;
   const KnownPlan* best_ = nullptr;
-  std::vector<const KnownPlan*> looked_at_;  ///< before any decision was tried
-  std::set<const KnownPlan*> improved_;      ///< of these, those from which decisions were tried first
-  std::string without_candidates_;           ///< what a step takes then; empty: not looked at
+  std::vector<const KnownPlan*> looked_at_;       ///< before any decision was tried
+  std::set<const KnownPlan*> improved_;           ///< of these, those from which decisions were tried first
+  std::vector<const KnownPlan*> best_of_rounds_;  ///< the best that so many rounds of decisions have led to, or fewer
+  std::string without_candidates_;                ///< what a step takes then; empty: not looked at
   std::vector<SinglePlan> singles_;
   std::vector<const KnownPlan*> answers_of_singles_;  ///< null: outside of the space, or refused
   std::vector<ParallelDegrees> all_degrees_;
