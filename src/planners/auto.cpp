@@ -44,7 +44,8 @@ std::vector<OptionRow> rows_of_auto() {
   rows.push_back({"without", std::string("none"), "",
                   "dimensions that are left as the experiment asks, with commas between them: stages, tensor, states, "
                   "slices, recompute, sub_batches, overlap, placement; or none"});
-  rows.push_back({"seeds", true, "", "every other mode's plan is a candidate; else the search begins without them"});
+  rows.push_back({"seeds", true, "",
+                  "every other mode's plan is a candidate behind what the search finds by itself; else none is"});
   rows.push_back({"staleness", std::int64_t{0}, "0 | 1",
                   "1: also rules whose gradients are of parameters one step old, which are another function"});
   rows.push_back({"points", std::int64_t{12}, ">= 1", "combinations of degrees that fit of which plans are made"});

@@ -63,7 +63,7 @@ class JointSearch {
       add_single_plans();
       improve_first(candidates());
     }
-    if (best_ == nullptr) refuse_all();
+    if (best_ == nullptr || !best_->is_possible()) refuse_all();
     if (!best_->fits()) refuse_memory(*best_);
     return explained();
   }

@@ -85,6 +85,12 @@ struct StepBounds::PlaceNeeds {
   bool keeps_with_gradients = false;    ///< so much is kept also at a moment when there are gradients of all elements
 };
 
+/// What a place has to share with others.
+struct StepBounds::SharingDemand {
+  std::int64_t too_many_bytes = 0;  ///< where nothing is shared
+  std::int64_t held_bytes = 0;      ///< by an element that is not
+};
+
 /// What is of one stage.
 struct StepBounds::StageShare {
   Passes passes;
@@ -469,57 +475,52 @@ std::int64_t StepBounds::bytes(const ParallelDegrees& degrees, const Plan& plan)
 }
 
 /// What ZDP sends for each micro-batch, of as few elements as leave room for the others.
-double StepBounds::sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const {
+/// @param demand_of by (place, its needs).
+template <typename DemandOf>
+double StepBounds::sharing_seconds_of(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices,
+                                      const DemandOf& demand_of) const {
   const int copies = degrees.data(plan.mesh.num_ranks());
-  if (states_ != HeldStates::dp_or_zdp || plan.device_capacity_bytes == 0 || copies == 1 || !prices.is_known) {
-    return 0.0;
-  }
+  if (plan.device_capacity_bytes == 0 || copies == 1 || !prices.is_known) return 0.0;
   double slowest = 0.0;
+  const bool take_turns = request_.evaluate->has_a_nic_to_itself(plan.mesh);
   const std::vector<PlaceNeeds> places = needs_of_places(degrees, plan, prices);
   for (std::size_t p = 0; p < places.size(); ++p) {
     const PlaceNeeds& needs = places[p];
-    const std::int64_t held_bytes =
-        state_bytes(plan) + (needs.keeps_with_gradients ? size_of(plan.dtypes.gradient) : 0);
-    const std::int64_t too_many_bytes = needs.kept_bytes + needs.elements * held_bytes - plan.device_capacity_bytes;
-    slowest = std::max(slowest, sharing_seconds(degrees, plan, static_cast<int>(p), needs, too_many_bytes, held_bytes));
+    const SharingDemand demand = demand_of(p, needs);
+    if (demand.too_many_bytes <= 0) continue;
+    const double saved_bytes = static_cast<double>(demand.held_bytes) * (copies - 1) / copies;  // by an element
+    const auto shared = static_cast<std::int64_t>(static_cast<double>(demand.too_many_bytes) / saved_bytes);
+    const std::int64_t shared_and_read_again = std::max<std::int64_t>(0, shared - needs.elements_read_once);
+    const auto seconds_of = [&](Collective kind, std::int64_t elements, DType dtype) {
+      return collective_of_copies(kind, degrees, plan, static_cast<int>(p), elements * size_of(dtype));
+    };
+    const double of_micro_batch = seconds_of(Collective::all_gather, shared, plan.dtypes.compute) +
+                                  seconds_of(Collective::all_gather, shared_and_read_again, plan.dtypes.compute) +
+                                  seconds_of(Collective::reduce_scatter, shared, plan.dtypes.gradient);
+    const double besides = take_turns ? needs.layout_seconds : 0.0;
+    slowest = std::max(slowest, besides + degrees.micro_batches * of_micro_batch);
   }
   return slowest + prices.overhead_seconds;
+}
+
+double StepBounds::sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const {
+  if (states_ != HeldStates::dp_or_zdp) return 0.0;
+  return sharing_seconds_of(degrees, plan, prices, [&](std::size_t, const PlaceNeeds& needs) {
+    const std::int64_t held_bytes =
+        state_bytes(plan) + (needs.keeps_with_gradients ? size_of(plan.dtypes.gradient) : 0);
+    return SharingDemand{.too_many_bytes = needs.kept_bytes + needs.elements * held_bytes - plan.device_capacity_bytes,
+                         .held_bytes = held_bytes};
+  });
 }
 
 double StepBounds::sharing_seconds(const ParallelDegrees& degrees, const Plan& plan,
                                    std::span<const std::int64_t> peaks) {
-  const Prices& prices = prices_of(degrees);
-  const int copies = degrees.data(plan.mesh.num_ranks());
-  if (plan.device_capacity_bytes == 0 || copies == 1 || !prices.is_known) return 0.0;
-  // When the Program holds most, it may hold gradients, and copies of them on their way, which are scattered here.
-  const std::int64_t held_bytes = state_bytes(plan) + size_of(plan.dtypes.gradient);
-  const std::int64_t travelling_bytes = 2 * plan.overlap.bucket_bytes;
-  double slowest = 0.0;
-  const std::vector<PlaceNeeds> places = needs_of_places(degrees, plan, prices);
-  for (std::size_t p = 0; p < places.size(); ++p) {
-    const std::int64_t too_many_bytes = peaks[p] - travelling_bytes - plan.device_capacity_bytes;
-    slowest =
-        std::max(slowest, sharing_seconds(degrees, plan, static_cast<int>(p), places[p], too_many_bytes, held_bytes));
-  }
-  return slowest + prices.overhead_seconds;
-}
-
-/// Of one place. @param held_bytes by an element.
-double StepBounds::sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, int place, const PlaceNeeds& needs,
-                                   std::int64_t too_many_bytes, std::int64_t held_bytes) const {
-  if (too_many_bytes <= 0) return 0.0;
-  const int copies = degrees.data(plan.mesh.num_ranks());
-  const double saved_bytes = static_cast<double>(held_bytes) * (copies - 1) / copies;  // by an element
-  const auto shared = static_cast<std::int64_t>(static_cast<double>(too_many_bytes) / saved_bytes);
-  const std::int64_t shared_and_read_again = std::max<std::int64_t>(0, shared - needs.elements_read_once);
-  const auto seconds_of = [&](Collective kind, std::int64_t elements, DType dtype) {
-    return collective_of_copies(kind, degrees, plan, place, elements * size_of(dtype));
-  };
-  const double of_micro_batch = seconds_of(Collective::all_gather, shared, plan.dtypes.compute) +
-                                seconds_of(Collective::all_gather, shared_and_read_again, plan.dtypes.compute) +
-                                seconds_of(Collective::reduce_scatter, shared, plan.dtypes.gradient);
-  const bool take_turns = request_.evaluate->has_a_nic_to_itself(plan.mesh);
-  return (take_turns ? needs.layout_seconds : 0.0) + degrees.micro_batches * of_micro_batch;
+  return sharing_seconds_of(degrees, plan, prices_of(degrees), [&](std::size_t p, const PlaceNeeds&) {
+    // When the Program holds most, it may hold gradients, and copies of them on their way, which are scattered here.
+    const std::int64_t travelling_bytes = 2 * plan.overlap.bucket_bytes;
+    return SharingDemand{.too_many_bytes = peaks[p] - travelling_bytes - plan.device_capacity_bytes,
+                         .held_bytes = state_bytes(plan) + size_of(plan.dtypes.gradient)};
+  });
 }
 
 }  // namespace strata

@@ -77,6 +77,7 @@ class StepBounds {
   struct Prices;
   struct StageShare;
   struct PlaceNeeds;
+  struct SharingDemand;
   const Prices& prices_of(const ParallelDegrees& degrees);
   Prices priced(const Plan& place) const;
   double seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices, bool sums_gradients) const;
@@ -89,8 +90,9 @@ class StepBounds {
   std::vector<PlaceNeeds> needs_of_places(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const;
   std::int64_t state_bytes(const Plan& plan) const;
   double sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const;
-  double sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, int place, const PlaceNeeds& needs,
-                         std::int64_t too_many_bytes, std::int64_t held_bytes) const;
+  template <typename DemandOf>
+  double sharing_seconds_of(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices,
+                            const DemandOf& demand_of) const;
   double collective_of_copies(Collective kind, const ParallelDegrees& degrees, const Plan& plan, int place,
                               std::int64_t bytes) const;
   double gradient_seconds(const ParallelDegrees& degrees, const Plan& plan, int place,
