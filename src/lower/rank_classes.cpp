@@ -82,36 +82,6 @@ void append_shard_indices(std::span<const StateFactors> states, const Mesh& mesh
   }
 }
 
-/// Two factors between which a plan has groups, see ranks_between().
-struct Between {
-  Factor outer, inner;
-  bool operator==(const Between&) const = default;
-};
-
-/// All of @p plan's, where its states are @p states. @param mesh of places.
-std::vector<Between> factors_with_groups(const Plan& plan, const Mesh& mesh, std::span<const StateFactors> states) {
-  std::vector<Between> pairs;
-  const auto add = [&](const Factor& outer, const Factor& inner) {
-    const Between pair{outer, inner};
-    if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
-  };
-  const Factor all = data_grid(mesh);
-  constexpr Factor one{};
-  for (const StateFactors& s : states) {
-    add(s.p, one);
-    if (plan.quantization.gradients != "none") {  // inside nodes first, then between them
-      add({s.p.in_node, 1}, one);
-      add(s.p, {s.p.in_node, 1});
-    }
-    add(s.os, s.p);
-    add(s.os, one);
-    add(all, s.p);
-    add(all, s.os);
-    if (s.p_backward) add(*s.p_backward, one);
-  }
-  return pairs;
-}
-
 /// By pair of factors and by place: under how many leaf switches the members of the place's group are.
 std::vector<std::vector<int>> leaves_by_group(const PlacedRanks& ranks, std::span<const Between> pairs,
                                               std::span<const int> leaf_of_node) {
@@ -254,7 +224,7 @@ void append_samples(const Plan& plan, std::span<const OperatorDecision> decision
 }  // namespace
 
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
-  if (has_layouts(plan.mesh)) return fullest_laid_out_ranks(plan, rank_model(plan, graph, 0));
+  if (has_layouts(plan.mesh)) return fullest_laid_out_ranks(plan, graph, rank_model(plan, graph, 0));
   if (pyramid_of(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const LayoutCollectives none;
@@ -301,7 +271,7 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
 }
 
 RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<const int> leaf_of_node) {
-  if (has_layouts(plan.mesh)) return laid_out_classes(plan, rank_model(plan, graph, 0), leaf_of_node);
+  if (has_layouts(plan.mesh)) return laid_out_classes(plan, graph, rank_model(plan, graph, 0), leaf_of_node);
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
   const bool has_shards =
       std::ranges::any_of(split.decisions, [&](const OperatorDecision& d) { return is_sharded(plan.mesh, d); });
@@ -313,7 +283,7 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
   std::vector<std::vector<int>> leaves;
   if (has_shards) {
     kinds = shard_kinds(plan, split);
-    pairs = factors_with_groups(plan, placed.mesh, different_states(plan.mesh, split));
+    pairs = factors_with_groups(plan, data_grid(placed.mesh), different_states(plan.mesh, split));
     if (!leaf_of_node.empty()) leaves = leaves_by_group(placed, pairs, leaf_of_node);
   }
   RankClasses classes = classes_of(plan.mesh.num_ranks(), [&](int rank) {

@@ -1,5 +1,6 @@
 #include "lower/rank_signature.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -70,6 +71,28 @@ RankClasses classes_of(int num_ranks, const std::function<Signature(int)>& signa
     classes.class_of_rank.push_back(found->second);
   }
   return classes;
+}
+
+std::vector<Between> factors_with_groups(const Plan& plan, const Factor& all, std::span<const StateFactors> states) {
+  std::vector<Between> pairs;
+  const auto add = [&](const Factor& outer, const Factor& inner) {
+    const Between pair{outer, inner};
+    if (std::ranges::find(pairs, pair) == pairs.end()) pairs.push_back(pair);
+  };
+  constexpr Factor one{};
+  for (const StateFactors& s : states) {
+    add(s.p, one);
+    if (plan.quantization.gradients != "none") {  // inside nodes first, then between them
+      add({s.p.in_node, 1}, one);
+      add(s.p, {s.p.in_node, 1});
+    }
+    add(s.os, s.p);
+    add(s.os, one);
+    add(all, s.p);
+    add(all, s.os);
+    if (s.p_backward) add(*s.p_backward, one);
+  }
+  return pairs;
 }
 
 RankClasses with_equal_partners(RankClasses classes, std::span<const MembersOf> groupings) {

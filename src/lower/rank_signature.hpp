@@ -43,6 +43,15 @@ void append_leaves_of_neighbours(const Mesh& mesh, std::span<const int> leaf_of_
 /// Ranks with equal signatures are one class.
 RankClasses classes_of(int num_ranks, const std::function<Signature(int)>& signature_of);
 
+/// Two factors between which a plan has groups, see ranks_between().
+struct Between {
+  Factor outer, inner;
+  bool operator==(const Between&) const = default;
+};
+
+/// All of them, where @p all ranks hold copies of what has these states.
+std::vector<Between> factors_with_groups(const Plan& plan, const Factor& all, std::span<const StateFactors> states);
+
 /// One way in which a plan's ranks are in groups: a rank's group, itself included.
 using MembersOf = std::function<std::vector<int>(int)>;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -32,7 +33,19 @@ struct UnevenParts {
   }
 };
 
-UnevenParts uneven_parts(const Plan& plan, const RankModel& rank_model) {
+/// The parts that ranks hold of @p whole have multiples of so many elements. @param largest rank 0's.
+/// @param num_parts empty ones included.
+std::int64_t unit_of_parts(const Parameter& whole, const Parameter& largest, std::int64_t num_parts) {
+  if (largest.num_elements() * num_parts == whole.num_elements()) return largest.num_elements();
+  std::int64_t unit = 1;
+  if (largest.shape.size() != whole.shape.size()) return unit;
+  for (std::size_t d = 0; d < whole.shape.size(); ++d) {
+    if (largest.shape[d] == whole.shape[d]) unit *= whole.shape[d];
+  }
+  return unit;
+}
+
+UnevenParts uneven_parts(const Plan& plan, const ModelGraph& graph, const RankModel& rank_model) {
   UnevenParts uneven;
   for (const LaidOutGraph& size : rank_model.sizes) {
     uneven.by_place |= size.unequal_panels;
@@ -44,9 +57,14 @@ UnevenParts uneven_parts(const Plan& plan, const RankModel& rank_model) {
   const LaidOutGraph& model = rank_model.any();
   const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
   const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
+  const int ranks_of_a_stage = plan.mesh.num_ranks() / plan.stages.count;
   for (std::size_t p = 0; p < shards.size(); ++p) {
-    const bool divides = model.graph.parameters[p].num_elements() % shards[p].factors.os.total() == 0;
-    if (shards[p].is_sharded() && (is_dealt || !divides)) uneven.by_place |= model.replicas[p];
+    if (!shards[p].is_sharded()) continue;
+    const Parameter& part = model.graph.parameters[p];
+    const Parameter& whole = *std::ranges::find(graph.parameters, part.name, &Parameter::name);
+    const std::int64_t unit = unit_of_parts(whole, part, ranks_of_a_stage / model.num_copies[p]);
+    const bool divide = unit % shards[p].factors.os.total() == 0;
+    if (is_dealt || !divide) uneven.by_place |= model.replicas[p];
   }
   for (const auto& [p, of_sum] : model.added_by_one) {
     if (shards[static_cast<std::size_t>(p)].factors.p.total() > 1) uneven.gathered_by_first.insert(of_sum);
@@ -62,22 +80,46 @@ void append_sizes(const AtomicAxes& axes, const UnevenParts& uneven, int rank, S
   for (const HeldCut& part : uneven.held) signature.push_back(part_of(axes, part.cut, part.held, rank).count);
 }
 
+/// Every way in which ranks that communicate are in groups: along axes of the layouts, and, where copies of a parameter
+/// have shards of its states, those of them that share one.
+std::vector<MembersOf> groupings(const Plan& plan, const LaidOutGraph& model, const AtomicAxes& axes) {
+  std::set<AxisSet> sets = communicating_axes(model);
+  sets.merge(ring_axes(model));
+  std::vector<MembersOf> all;
+  for (const AxisSet set : sets) {
+    all.emplace_back([&axes, set](int rank) { return axes.group(set, rank); });
+  }
+  std::map<AxisSet, std::vector<StateFactors>> states;  // by axes of the copies
+  const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
+  for (std::size_t p = 0; p < shards.size(); ++p) {
+    if (!shards[p].is_sharded()) continue;
+    std::vector<StateFactors>& known = states[model.replicas[p]];
+    if (std::ranges::find(known, shards[p].factors) == known.end()) known.push_back(shards[p].factors);
+  }
+  for (const auto& [copies, of_copies] : states) {
+    for (const Between& pair : factors_with_groups(plan, axes.factor(copies), of_copies)) {
+      all.emplace_back(
+          [&axes, copies, pair](int rank) { return replica_grid(axes, copies, rank).between(pair.outer, pair.inner); });
+    }
+  }
+  return all;
+}
+
 class LaidOutSignature {
  public:
   /// @param leaf_of_node empty: leaves make no difference.
-  LaidOutSignature(const Plan& plan, const RankModel& model, const UnevenParts& uneven,
-                   std::span<const int> leaf_of_node)
+  LaidOutSignature(const Plan& plan, const RankModel& model, const AtomicAxes& axes, const UnevenParts& uneven,
+                   std::span<const MembersOf> groupings, std::span<const int> leaf_of_node)
       : plan_(plan),
-        axes_(plan.mesh),
+        axes_(axes),
         uneven_(uneven),
         named_(plan.mesh),
         rings_(ring_axes(model.any())),
         leaf_of_node_(leaf_of_node) {
     if (leaf_of_node.empty()) return;
-    for (const AxisSet set : communicating_axes(model.any())) {
-      leaves_by_group_.push_back(numbers_of_groups(
-          plan.mesh.num_ranks(), [&](int rank) { return axes_.group(set, rank); },
-          [&](const std::vector<int>& group) {
+    for (const MembersOf& members_of : groupings) {
+      leaves_by_group_.push_back(
+          numbers_of_groups(plan.mesh.num_ranks(), members_of, [&](const std::vector<int>& group) {
             std::set<int> leaves;
             for (const int member : group) {
               leaves.insert(leaf_of_node[static_cast<std::size_t>(member / plan.mesh.ranks_per_node)]);
@@ -122,32 +164,29 @@ class LaidOutSignature {
   }
 
   const Plan& plan_;
-  AtomicAxes axes_;
+  const AtomicAxes& axes_;
   const UnevenParts& uneven_;
   AxesSignature named_;
   std::set<AxisSet> rings_;
   std::span<const int> leaf_of_node_;
-  std::vector<std::vector<int>> leaves_by_group_;  ///< [communicating set of axes][rank]
+  std::vector<std::vector<int>> leaves_by_group_;  ///< [way in which ranks are in groups][rank]
 };
 
 }  // namespace
 
-RankClasses laid_out_classes(const Plan& plan, const RankModel& model, std::span<const int> leaf_of_node) {
-  const UnevenParts uneven = uneven_parts(plan, model);
-  RankClasses classes = classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, uneven, leaf_of_node));
-  if (!uneven.are_there()) return classes;
+RankClasses laid_out_classes(const Plan& plan, const ModelGraph& graph, const RankModel& model,
+                             std::span<const int> leaf_of_node) {
+  const UnevenParts uneven = uneven_parts(plan, graph, model);
   const AtomicAxes axes(plan.mesh);
-  std::set<AxisSet> sets = communicating_axes(model.any());
-  sets.merge(ring_axes(model.any()));
-  std::vector<MembersOf> groupings;
-  for (const AxisSet set : sets) {
-    groupings.emplace_back([&axes, set](int rank) { return axes.group(set, rank); });
-  }
-  return with_equal_partners(std::move(classes), groupings);
+  std::vector<MembersOf> groups;
+  if (uneven.are_there() || !leaf_of_node.empty()) groups = groupings(plan, model.any(), axes);
+  RankClasses classes =
+      classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, axes, uneven, groups, leaf_of_node));
+  return with_equal_partners(std::move(classes), groups);
 }
 
-std::vector<int> fullest_laid_out_ranks(const Plan& plan, const RankModel& model) {
-  const UnevenParts uneven = uneven_parts(plan, model);
+std::vector<int> fullest_laid_out_ranks(const Plan& plan, const ModelGraph& graph, const RankModel& model) {
+  const UnevenParts uneven = uneven_parts(plan, graph, model);
   const AtomicAxes axes(plan.mesh);
   std::set<AxisSet> unequal_rings;  // whose blocks differ in width, and with it what is kept of them at a time
   for (const LaidOutGraph& size : model.sizes) {

@@ -19,10 +19,11 @@ namespace strata {
 /// place, unless all links of the ring and all parts are alike.
 /// @param model of rank 0.
 /// @param leaf_of_node by node of the job; empty: leaves make no difference.
-RankClasses laid_out_classes(const Plan& plan, const RankModel& model, std::span<const int> leaf_of_node);
+RankClasses laid_out_classes(const Plan& plan, const ModelGraph& graph, const RankModel& model,
+                             std::span<const int> leaf_of_node);
 
 /// Ranks of which one needs more memory than any other: of those that hold parts of equal sizes one.
 /// @param model of rank 0.
-std::vector<int> fullest_laid_out_ranks(const Plan& plan, const RankModel& model);
+std::vector<int> fullest_laid_out_ranks(const Plan& plan, const ModelGraph& graph, const RankModel& model);
 
 }  // namespace strata

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace strata {
@@ -21,12 +22,17 @@ ShardGroups::ShardGroups(const Plan& plan, std::span<const ParameterShard> shard
     const StateFactors& f = shard.factors;
     const int index = grids.index_of(p);
     const ReplicaGrid& grid = grids.of(p);
+    // Equal factors are other ranks' on another grid.
+    const int copies = data[static_cast<std::size_t>(index)];
+    const std::string of_grid =
+        grids.grids.size() > 1 && copies >= 0 ? builder.group(copies).name + ":" : std::string();
     const auto group = [&](const Factor& outer, const Factor& inner) {
       std::vector<int> ranks = grid.between(outer, inner);
       if (ranks.size() == 1) return -1;
       const auto [at, is_new] = known.try_emplace(ranks, -1);
       if (is_new) {
-        at->second = builder.add_group({fmt::format("{}/{}", to_string(outer), to_string(inner)), std::move(ranks)});
+        at->second =
+            builder.add_group({fmt::format("{}{}/{}", of_grid, to_string(outer), to_string(inner)), std::move(ranks)});
       }
       return at->second;
     };

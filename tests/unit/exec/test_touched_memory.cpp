@@ -41,7 +41,23 @@ TEST(TouchedMemory, OfNumbersAndOfWorkspacesNoMoreIsWrittenThanIsSeen) {
   EXPECT_EQ(touched_memory(program, [](std::int64_t end) { return std::min<std::int64_t>(20, end); }).total_bytes, 48)
       << "what a library was given";
   program.buffers.push_back({.name = "own", .num_elements = 16, .dtype = DType::f32, .offset_bytes = 0});
-  EXPECT_EQ(touched_memory(program, [](std::int64_t end) { return std::min<std::int64_t>(20, end); }).own_bytes, 20);
+  EXPECT_EQ(touched_memory(program, [](std::int64_t end) { return std::min<std::int64_t>(24, end); }).own_bytes, 24);
+}
+
+/// The upper bytes of an address that a library keeps may be those of the poison.
+TEST(TouchedMemory, AWordOfAWorkspaceIsWrittenWholeOrNot) {
+  Program program;
+  program.buffers = {{.name = "own", .num_elements = 7, .dtype = DType::f32, .offset_bytes = 0}};
+  program.arena_bytes = 64;
+  const auto own_where_written_to = [&](std::int64_t written) {
+    return touched_memory(program, [&](std::int64_t end) { return std::min(written, end); }).own_bytes;
+  };
+  EXPECT_EQ(own_where_written_to(27), 27) << "a number of which the last byte is missing was not written";
+  program.buffers.push_back(
+      {.name = "workspace", .num_elements = 64, .dtype = DType::u8, .category = Category::workspace});
+  EXPECT_EQ(own_where_written_to(27), 28) << "a word that goes on above the Program's own bytes";
+  EXPECT_EQ(own_where_written_to(24), 24);
+  EXPECT_EQ(own_where_written_to(17), 24);
 }
 
 }  // namespace

@@ -147,6 +147,51 @@ TEST(Layouts, ProgramsOfAllRanksMeet) {
   }
 }
 
+/// Equal factors are other ranks' where parameters have copies on others: groups have names of their own.
+TEST(Layouts, StatesAreSharedByPairsOfDifferentCopies) {
+  const ModelGraph graph =
+      build_model({.name = "gpt", .layers = 2, .hidden = 48, .heads = 12, .vocabulary = 120, .sequence_length = 6});
+  const Mesh mesh{.nodes = 2, .ranks_per_node = 4, .axes = {}};
+  const StateFactors by_pairs{.p = {}, .g = {}, .os = {2, 1}};
+  int num_plans = 0;
+  for (const Layout& attention : all_layouts(whole_grid(mesh))) {
+    for (const Layout& mlp : all_layouts(whole_grid(mesh))) {
+      if (attention.p0.in_node % 2 != 0 || mlp.p0.in_node % 2 != 0 || attention == mlp) continue;
+      const Plan plan =
+          plan_of(mesh, {{.match = "*", .state = by_pairs, .layout = attention}, {.match = "*mlp*", .layout = mlp}});
+      std::vector<Program> programs;
+      EXPECT_NO_THROW(programs = all_ranks(plan, graph, no_workspace)) << to_string(attention) << to_string(mlp);
+      EXPECT_NO_THROW(verify(programs)) << to_string(attention) << ", " << to_string(mlp);
+      ++num_plans;
+    }
+  }
+  EXPECT_GT(num_plans, 20);
+}
+
+/// 7 features over two ranks are 4 and 3, and of 3 biases two ranks update 2 and 1.
+TEST(Layouts, RanksThatUpdateUnequalShardsOfUnequalPartsAreToldApart) {
+  const ModelGraph graph = build_model({.name = "mlp", .widths = {8, 7, 4}});
+  constexpr Factor one{}, two{2, 1};
+  const Plan plan =
+      plan_of({.nodes = 1, .ranks_per_node = 4, .axes = {}},
+              {{.match = "*", .state = StateFactors{.p = one, .g = one, .os = two}, .layout = Layout{two, two, one}},
+               {.match = "head", .layout = Layout{two, one, two}}});
+  const auto updated = [](const Program& program) {
+    std::vector<std::int64_t> elements;
+    for (const Instruction& in : program.body) {
+      if (in.phase == Phase::update && !in.is_collective()) elements.push_back(in.outputs.front().num_elements);
+    }
+    return elements;
+  };
+  const std::vector<Program> programs = all_ranks(plan, graph, no_workspace);
+  const RankClasses classes = rank_classes(plan, graph);
+  for (std::size_t r = 0; r < programs.size(); ++r) {
+    const int first = classes.representatives[static_cast<std::size_t>(classes.class_of_rank[r])];
+    EXPECT_EQ(updated(programs[r]), updated(programs[static_cast<std::size_t>(first)])) << "rank " << r;
+  }
+  EXPECT_EQ(classes.representatives.size(), 4U);
+}
+
 TEST(Layouts, ProgramsOfAllStagesMeet) {
   for (const bool is_tied : {false, true}) {
     const ModelGraph graph = build_model({.name = "gpt",

@@ -196,6 +196,37 @@ TEST(Folding, WordsThatDoNotDivide) {
   EXPECT_LT(2 * num_classes, num_ranks);
 }
 
+/// 101 words over other ranks than what blocks hold, and states shared by two of the ranks that hold a copy each: those
+/// whose partner in such a pair holds fewer words than they are a class of their own.
+TEST(Folding, WordsThatDoNotDivideAndStatesSharedByPairs) {
+  const ModelGraph graph =
+      build_model({.name = "gpt-nano", .layers = 2, .hidden = 96, .heads = 12, .vocabulary = 101, .tied_head = false});
+  const Cluster cluster = described(2, 4);
+  constexpr Factor one{};
+  int num_plans = 0;
+  for (const Layout& blocks : all_layouts({4, 2})) {
+    for (const Layout& words : all_layouts({4, 2})) {
+      if (blocks.p2 != one || words.p1 != one || words.p2 == one || blocks.p0 == words.p0) continue;
+      for (const Factor& pair : {Factor{2, 1}, Factor{1, 2}}) {
+        const auto is_cut = [&](const Factor& copies) {
+          return copies.in_node % pair.in_node == 0 && copies.nodes % pair.nodes == 0;
+        };
+        if (!is_cut(blocks.p0) || !is_cut(words.p0)) continue;
+        Plan plan;
+        plan.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {}};
+        plan.global_batch = 16;
+        plan.operators = {{.match = "*", .state = StateFactors{.p = one, .g = one, .os = pair}, .layout = blocks},
+                          {.match = "embedding", .layout = words}};
+        SCOPED_TRACE(
+            fmt::format("blocks {}, words {}, pairs {}", to_string(blocks), to_string(words), to_string(pair)));
+        expect_folding_changes_nothing(plan, graph, *analytic_costs(cluster));
+        ++num_plans;
+      }
+    }
+  }
+  EXPECT_GE(num_plans, 8);
+}
+
 /// Nothing divides: 5 heads, 31 words, 45 and 50 features, 7 samples. What is exchanged and summed is cut unequally.
 TEST(Folding, PartsOfUnequalSizes) {
   std::size_t num_classes = 0, num_ranks = 0;
