@@ -86,16 +86,15 @@ std::vector<StepRange> runs_that_meet(const Program& program) {
 
 InstructionList unrolled(const Program& program, StepRange steps) {
   InstructionList all(program.body);
-  // By instruction of the body: where its copies stand, the latest repetition last.
-  std::vector<std::vector<std::pair<std::int64_t, int>>> copies(program.body.size());
-  const auto copy_in = [&](int instruction, std::int64_t repetition) {
-    const auto& of_one = copies[static_cast<std::size_t>(instruction)];
-    const auto found = std::ranges::find(of_one, repetition, &std::pair<std::int64_t, int>::first);
-    return found == of_one.end() ? -1 : found->second;
+  const std::int64_t begin = repetition_of(program, steps.first);
+  const std::int64_t end = repetition_of(program, steps.last) + depth(program) + 1;
+  // Where copies of the body's instructions stand, by repetition, then by instruction; -1: it does not run there.
+  std::vector<int> copies(static_cast<std::size_t>(end - begin) * program.body.size(), -1);
+  const auto copy_in = [&](std::size_t instruction, std::int64_t repetition) -> int& {
+    return copies[static_cast<std::size_t>(repetition - begin) * program.body.size() + instruction];
   };
   std::vector<int> last(program.streams.size(), -1);  // by stream, of the repetitions before
-  const std::int64_t end = repetition_of(program, steps.last) + depth(program) + 1;
-  for (std::int64_t r = repetition_of(program, steps.first); r < end; ++r) {
+  for (std::int64_t r = begin; r < end; ++r) {
     std::vector<int> last_before = last;
     std::vector<bool> has_begun(program.streams.size(), false);
     for (std::size_t i = 0; i < program.body.size(); ++i) {
@@ -105,7 +104,9 @@ InstructionList unrolled(const Program& program, StepRange steps) {
       const auto wait = [&](int for_copy) {
         if (for_copy >= 0) all.waits_.push_back({for_copy, 0});
       };
-      for (const Wait& w : in.waits) wait(copy_in(w.instruction, r - w.lag));
+      for (const Wait& w : in.waits) {
+        if (r - w.lag >= begin) wait(copy_in(static_cast<std::size_t>(w.instruction), r - w.lag));
+      }
       const auto stream = static_cast<std::size_t>(in.stream);
       if (program.join && !has_begun[stream]) {
         has_begun[stream] = true;
@@ -114,7 +115,7 @@ InstructionList unrolled(const Program& program, StepRange steps) {
         }
       }
       const int index = static_cast<int>(all.origin_.size());
-      copies[i].emplace_back(r, index);
+      copy_in(i, r) = index;
       last[stream] = index;
       all.origin_.push_back({static_cast<int>(i), r});
     }

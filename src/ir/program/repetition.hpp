@@ -21,6 +21,7 @@ struct StepRange {
   std::int64_t first = 0;
   std::int64_t last = -1;
   bool contains(std::int64_t step) const { return first <= step && step <= last; }
+  bool operator==(const StepRange&) const = default;
 };
 
 /// Of an instruction in repetition @p repetition of the body.

@@ -301,11 +301,12 @@ namespace {
 bool add_waits_of_a_run(Program& program, const InstructionList& run) {
   bool has_grown = false;
   WaitFinder finder(static_cast<int>(program.streams.size()), program.buffers.size());
+  std::vector<Wait> now;
   for (std::size_t i = 0; i < run.size(); ++i) {
     const Instruction& in = run[i];
     const Instance& here = run.origin(i);
     std::vector<Wait>& waits = program.body[static_cast<std::size_t>(here.instruction)].waits;
-    std::vector<Wait> now(run.waits(i).begin(), run.waits(i).end());
+    now.assign(run.waits(i).begin(), run.waits(i).end());
     for (const int before : finder.missing(in, {}, run.waits(i))) {
       now.push_back({before, 0});
       const Instance& there = run.origin(static_cast<std::size_t>(before));
@@ -324,10 +325,17 @@ bool add_waits_of_a_run(Program& program, const InstructionList& run) {
 /// Of repetitions that meet, in runs that begin and end with any training step of the body.
 void ProgramBuilder::find_waits_across_repetitions() {
   Program& program = program_;
+  std::vector<StepRange> complete;  // runs in which nothing was missing, since a wait was added last
   for (bool has_grown = true; has_grown;) {
     has_grown = false;
     for (const StepRange& steps : runs_that_meet(program)) {
-      has_grown = add_waits_of_a_run(program, unrolled(program, steps)) || has_grown;
+      if (std::ranges::find(complete, steps) != complete.end()) continue;
+      if (add_waits_of_a_run(program, unrolled(program, steps))) {
+        has_grown = true;
+        complete.clear();
+      } else {
+        complete.push_back(steps);
+      }
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <map>
@@ -545,28 +546,35 @@ class JointSearch {
       asked.push_back({.words = std::move(move.words)});
       plans.push_back(*std::move(inside));
     }
-    if (from.fits()) add_bounds(plans, from, left_out_by, asked);
-    ask_least_first(std::move(plans), from.fits() ? from.found.step_seconds : infinity, asked);
+    if (!from.fits()) {
+      ask_least_first(std::move(plans), infinity, 0.0, asked);
+      return asked;
+    }
+    std::optional<double> about_from;
+    if (left_out_by == LeftOutBy::few_blocks) about_from = request_.evaluate->seconds_of_few_blocks(from.plan);
+    const double seconds = from.found.step_seconds;
+    add_bounds(plans, seconds, about_from, asked);
+    ask_least_first(std::move(plans), seconds, about_from ? uncertainty_by_few_blocks(*about_from, seconds) : 0.0,
+                    asked);
     return asked;
   }
 
-  /// What @p plans take and need at least, moves of @p from, which fits, or what they take about; nothing of those that
-  /// are known, or asked as quickly. How much those need that take no less by their passes alone is not asked.
-  void add_bounds(const std::vector<Plan>& plans, const KnownPlan& from, LeftOutBy left_out_by,
+  /// What @p plans take and need at least, moves of a plan that takes @p seconds and fits, or, where few blocks say
+  /// @p about_from of it, what they take about; nothing of those that are known, or asked as quickly. How much those
+  /// need that take no less by their passes alone is not asked.
+  void add_bounds(const std::vector<Plan>& plans, double seconds, const std::optional<double>& about_from,
                   std::vector<AskedMove>& asked) {
-    std::optional<double> about_from;
-    if (left_out_by == LeftOutBy::few_blocks) about_from = request_.evaluate->seconds_of_few_blocks(from.plan);
     at_once(plans.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t m) {
       if (known_.has(plans[m])) return;
       Evaluation& bound = asked[m].at_least;
       bound.step_seconds = least_seconds_of_passes(plans[m]);
-      if (bound.step_seconds >= from.found.step_seconds) return;
+      if (bound.step_seconds >= seconds) return;
       ByFewBlocks told = about_from ? told_of(plans[m]) : ByFewBlocks{};
       if (told.about_seconds || !told.least.feasible()) {
         told.least.step_seconds = bound.step_seconds;
         bound = std::move(told.least);
         // Much of what few blocks are off by they are off by for both.
-        if (told.about_seconds) asked[m].about_seconds = *told.about_seconds * from.found.step_seconds / *about_from;
+        if (told.about_seconds) asked[m].about_seconds = *told.about_seconds * seconds / *about_from;
         return;
       }
       std::optional<Evaluation> closer = request_.evaluate->at_least(plans[m]);
@@ -577,19 +585,24 @@ class JointSearch {
   }
 
   /// Those whose bound says nothing at once, then the others by their bound, until none may be noticeably better than
-  /// the best so far. @param best seconds, of a plan to begin with.
-  void ask_least_first(std::vector<Plan> plans, double best, std::vector<AskedMove>& asked) {
-    constexpr double not_noticeable = 1e-5;  // of a step's seconds: many moves change nothing
+  /// the best so far. @param seconds of the plan that they are moves of. @param uncertain part of what they take about.
+  void ask_least_first(std::vector<Plan> plans, double seconds, double uncertain, std::vector<AskedMove>& asked) {
+    constexpr double not_noticeable = 1e-5;  // of a step's seconds
+    constexpr double rounding = 1e-7;        // of few blocks' sums and of all blocks'
+    double best = seconds;
     const auto least = [&](std::size_t m) {
       return std::max(asked[m].at_least.step_seconds, asked[m].about_seconds.value_or(0.0));
     };
     const auto may_be_noticeably_better = [&](std::size_t m) {
-      return asked[m].at_least.step_seconds < (1.0 - not_noticeable) * best &&
-             may_be_faster(asked[m].about_seconds.value_or(0.0), best);
+      return std::max(asked[m].at_least.step_seconds, (1.0 - uncertain) * asked[m].about_seconds.value_or(0.0)) <
+             (1.0 - not_noticeable) * best;
+    };
+    const auto changes_nothing = [&](const AskedMove& move) {
+      return move.about_seconds && std::abs(*move.about_seconds - seconds) <= rounding * seconds;
     };
     std::vector<std::size_t> fitting;  // as far as bounds say
     for (std::size_t m = 0; m < plans.size(); ++m) {
-      if (asked[m].at_least.feasible()) fitting.push_back(m);
+      if (asked[m].at_least.feasible() && !changes_nothing(asked[m])) fitting.push_back(m);
     }
     ask_in_order(std::move(plans), std::move(fitting), least, may_be_noticeably_better,
                  [&](std::size_t m, const KnownPlan* known) {

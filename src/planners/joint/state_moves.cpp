@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "planners/joint/decision_rules.hpp"
@@ -35,7 +36,10 @@ std::vector<Place> places_of(const ModelGraph& graph) {
 }
 
 void hide_gathers(StateShare share, Plan& plan) {
-  if (share == StateShare::parameters && plan.overlap.gather == "none") set_overlap(plan, "full");
+  if (share != StateShare::parameters || plan.overlap.gather != "none") return;
+  const std::string broadcast = plan.overlap.broadcast;
+  set_overlap(plan, "full");
+  plan.overlap.broadcast = broadcast;
 }
 
 /// What has to go with sharded states, so that a plan whose states were replicated is not compared at its worst.
@@ -52,7 +56,8 @@ class StateMoves {
       : graph_(request.graph),
         plan_(plan),
         decisions_(resolve(plan, request.graph)),
-        copies_(copies_of_operators(plan.mesh, decisions_)) {}
+        copies_(copies_of_operators(plan.mesh, decisions_)),
+        spreads_(std::ranges::any_of(decisions_, [](const OperatorDecision& d) { return d.state.os != d.state.p; })) {}
 
   std::vector<Move> of_all_operators() {
     for (const StateShare share : state_shares) add_share(share, everything(), "", false);
@@ -73,6 +78,14 @@ class StateMoves {
   }
 
  private:
+  /// The plan, updated parts of which travel under the next forward where it had none: what it says of them said
+  /// nothing, and sharded states are not to be compared at their worst.
+  Plan about_to_shard() const {
+    Plan plan = plan_;
+    if (!spreads_) plan.overlap.broadcast = "next_forward";
+    return plan;
+  }
+
   /// Operators with parameters.
   std::vector<int> everything() const {
     std::vector<int> operators;
@@ -97,7 +110,7 @@ class StateMoves {
   template <typename StateOf>
   void add(std::string words, StateShare share, const std::vector<int>& operators, const StateOf& state_of,
            bool saves_only_memory = false) {
-    Plan plan = plan_;
+    Plan plan = share == StateShare::none ? plan_ : about_to_shard();
     prepare_to_shard(share, plan);
     plan.operators = rules_with(operators, state_of);
     moves_.push_back({std::move(words), std::move(plan), saves_only_memory});
@@ -154,7 +167,7 @@ class StateMoves {
       const bool next_optimizer = state.p == own.p && are_next(state.os, own.os);
       const bool other_gradients = state.p == own.p && state.os == own.os && state.g != own.g;
       if (!next_parameters && !next_optimizer && !other_gradients) continue;
-      Plan plan = plan_;
+      Plan plan = about_to_shard();
       if (share_of(own) == StateShare::none) prepare_to_shard(share_of(state), plan);
       hide_gathers(share_of(state), plan);
       plan.operators = rules_with(operators, [&](const Factor&) { return state; });
@@ -179,6 +192,7 @@ class StateMoves {
     add_plan("whole tensors dealt to ranks, and broadcast", deal);
     // Only optimizer states are dealt: from sharded parameters the way there leads over plans that are slower.
     add_plan("optimizer states over all copies, whole tensors dealt to ranks, and broadcast", [&](Plan& plan) {
+      plan = about_to_shard();
       deal(plan);
       plan.operators =
           rules_with(everything(), [](const Factor& copies) { return factors_of(StateShare::optimizer, copies); });
@@ -186,6 +200,7 @@ class StateMoves {
     // Gradients that are all-reduced are kept whole until then: without them parameters may be held whole, and neither
     // is worth anything alone.
     add_plan("gradients and optimizer states over all copies, gradients scattered as they come", [&](Plan& plan) {
+      plan = about_to_shard();
       prepare_to_shard(StateShare::gradients, plan);
       plan.optimizer.gradients = "reduce_scatter";
       plan.operators =
@@ -201,6 +216,7 @@ class StateMoves {
   const Plan& plan_;
   std::vector<OperatorDecision> decisions_;
   std::vector<Factor> copies_;
+  bool spreads_;  ///< ranks send parts of parameters that they updated to others
   std::vector<Move> moves_;
 };
 

@@ -12,6 +12,33 @@
 namespace strata::test_state_moves {
 namespace {
 
+/// A plan that spreads nothing says nothing of how: where parts come to be spread they are under the next forward, and
+/// where they are already it is a decision of its own.
+TEST(StateMoves, PartsThatComeToBeSpreadTravelUnderTheNextForward) {
+  const ModelGraph graph = build_model({.name = "gpt-nano", .layers = 2});
+  const Cluster cluster;
+  Plan replicated;
+  replicated.strategy = "auto";
+  replicated.mesh = {.nodes = 2, .ranks_per_node = 4, .axes = {{"data", 8}}};
+  replicated.global_batch = 8;
+  const PlanRequest request{
+      .graph = graph, .cluster = cluster, .base = replicated, .options = find_planner("auto").with_defaults({})};
+  Plan spread = replicated;
+  spread.operators = {{.match = "*", .state = StateFactors{.p = {}, .g = {}, .os = {4, 1}}}};
+  const auto spreads = [&](const Plan& plan) {
+    return std::ranges::any_of(resolve(plan, graph), [](const OperatorDecision& d) { return d.state.os != d.state.p; });
+  };
+  int num_spread = 0;
+  for (const Plan& from : {replicated, spread}) {
+    for (const Move& move : moves_of_states(request, from)) {
+      if (!spreads(move.plan)) continue;
+      EXPECT_EQ(move.plan.overlap.broadcast, spreads(from) ? "none" : "next_forward") << move.words;
+      ++num_spread;
+    }
+  }
+  EXPECT_GT(num_spread, 10);
+}
+
 /// From parameters that are sharded in a node to ZeRO-2's: neither whole parameters, beside which no whole gradients
 /// have room, nor gradients that are scattered as they come are worth anything alone.
 TEST(StateMoves, OneLeadsFromShardedParametersToZero2) {
