@@ -57,7 +57,8 @@ UnevenParts uneven_parts(const Plan& plan, const ModelGraph& graph, const RankMo
   const LaidOutGraph& model = rank_model.any();
   const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
   const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
-  const int ranks_of_a_stage = plan.mesh.num_ranks() / plan.stages.count;
+  const AtomicAxes axes(plan.mesh);
+  const int ranks_of_a_stage = axes.num_ranks(axes.all());
   for (std::size_t p = 0; p < shards.size(); ++p) {
     if (!shards[p].is_sharded()) continue;
     const Parameter& part = model.graph.parameters[p];
@@ -80,15 +81,20 @@ void append_sizes(const AtomicAxes& axes, const UnevenParts& uneven, int rank, S
   for (const HeldCut& part : uneven.held) signature.push_back(part_of(axes, part.cut, part.held, rank).count);
 }
 
-/// Every way in which ranks that communicate are in groups: along axes of the layouts, and, where copies of a parameter
-/// have shards of its states, those of them that share one.
-std::vector<MembersOf> groupings(const Plan& plan, const LaidOutGraph& model, const AtomicAxes& axes) {
-  std::set<AxisSet> sets = communicating_axes(model);
-  sets.merge(ring_axes(model));
+/// The ways in which ranks that communicate are in groups along axes of the layouts.
+std::vector<MembersOf> groupings_along(const std::set<AxisSet>& sets, const AtomicAxes& axes) {
   std::vector<MembersOf> all;
   for (const AxisSet set : sets) {
     all.emplace_back([&axes, set](int rank) { return axes.group(set, rank); });
   }
+  return all;
+}
+
+/// All ways, also those in which copies of a parameter have shards of its states: the ones that share one.
+std::vector<MembersOf> all_groupings(const Plan& plan, const LaidOutGraph& model, const AtomicAxes& axes) {
+  std::set<AxisSet> sets = communicating_axes(model);
+  sets.merge(ring_axes(model));
+  std::vector<MembersOf> all = groupings_along(sets, axes);
   std::map<AxisSet, std::vector<StateFactors>> states;  // by axes of the copies
   const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
   for (std::size_t p = 0; p < shards.size(); ++p) {
@@ -109,7 +115,7 @@ class LaidOutSignature {
  public:
   /// @param leaf_of_node empty: leaves make no difference.
   LaidOutSignature(const Plan& plan, const RankModel& model, const AtomicAxes& axes, const UnevenParts& uneven,
-                   std::span<const MembersOf> groupings, std::span<const int> leaf_of_node)
+                   std::span<const int> leaf_of_node)
       : plan_(plan),
         axes_(axes),
         uneven_(uneven),
@@ -117,7 +123,7 @@ class LaidOutSignature {
         rings_(ring_axes(model.any())),
         leaf_of_node_(leaf_of_node) {
     if (leaf_of_node.empty()) return;
-    for (const MembersOf& members_of : groupings) {
+    for (const MembersOf& members_of : groupings_along(communicating_axes(model.any()), axes)) {
       leaves_by_group_.push_back(
           numbers_of_groups(plan.mesh.num_ranks(), members_of, [&](const std::vector<int>& group) {
             std::set<int> leaves;
@@ -169,7 +175,7 @@ class LaidOutSignature {
   AxesSignature named_;
   std::set<AxisSet> rings_;
   std::span<const int> leaf_of_node_;
-  std::vector<std::vector<int>> leaves_by_group_;  ///< [way in which ranks are in groups][rank]
+  std::vector<std::vector<int>> leaves_by_group_;  ///< [communicating set of axes][rank]
 };
 
 }  // namespace
@@ -178,11 +184,9 @@ RankClasses laid_out_classes(const Plan& plan, const ModelGraph& graph, const Ra
                              std::span<const int> leaf_of_node) {
   const UnevenParts uneven = uneven_parts(plan, graph, model);
   const AtomicAxes axes(plan.mesh);
-  std::vector<MembersOf> groups;
-  if (uneven.are_there() || !leaf_of_node.empty()) groups = groupings(plan, model.any(), axes);
-  RankClasses classes =
-      classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, axes, uneven, groups, leaf_of_node));
-  return with_equal_partners(std::move(classes), groups);
+  RankClasses classes = classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, axes, uneven, leaf_of_node));
+  if (!uneven.are_there()) return classes;
+  return with_equal_partners(std::move(classes), all_groupings(plan, model.any(), axes));
 }
 
 std::vector<int> fullest_laid_out_ranks(const Plan& plan, const ModelGraph& graph, const RankModel& model) {

@@ -79,10 +79,11 @@ class StateMoves {
 
  private:
   /// The plan, updated parts of which travel under the next forward where it had none: what it says of them said
-  /// nothing, and sharded states are not to be compared at their worst.
+  /// nothing, and sharded states are not to be compared at their worst. Not in stages, as above: steps that overlap
+  /// take long to look at.
   Plan about_to_shard() const {
     Plan plan = plan_;
-    if (!spreads_) plan.overlap.broadcast = "next_forward";
+    if (!spreads_ && plan.stages.count == 1) plan.overlap.broadcast = "next_forward";
     return plan;
   }
 

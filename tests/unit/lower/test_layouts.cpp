@@ -218,6 +218,11 @@ TEST(Layouts, ProgramsOfAllStagesMeet) {
           // What tells ranks apart is their stage.
           const RankClasses classes = rank_classes(plan, graph);
           EXPECT_EQ(classes.representatives.size(), static_cast<std::size_t>(stages)) << to_string(layout);
+          if (layout.p0.total() != 2) continue;
+          // Nor do states tell them apart of which two ranks hold half each.
+          for (OperatorRule& rule : plan.operators) rule.state = StateFactors{.p = {}, .g = {}, .os = layout.p0};
+          EXPECT_EQ(rank_classes(plan, graph).representatives.size(), static_cast<std::size_t>(stages))
+              << to_string(layout);
         }
       }
     }
