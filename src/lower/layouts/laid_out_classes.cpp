@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "lower/layouts/axis_rings.hpp"
@@ -45,7 +46,14 @@ std::int64_t unit_of_parts(const Parameter& whole, const Parameter& largest, std
   return unit;
 }
 
-UnevenParts uneven_parts(const Plan& plan, const ModelGraph& graph, const RankModel& rank_model) {
+/// By parameter of @p model, which is of rank 0.
+std::vector<ParameterShard> shards_of_first_rank(const Plan& plan, const LaidOutGraph& model) {
+  return shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
+}
+
+/// @param shards shards_of_first_rank().
+UnevenParts uneven_parts(const Plan& plan, const ModelGraph& graph, const RankModel& rank_model, const AtomicAxes& axes,
+                         std::span<const ParameterShard> shards) {
   UnevenParts uneven;
   for (const LaidOutGraph& size : rank_model.sizes) {
     uneven.by_place |= size.unequal_panels;
@@ -56,14 +64,17 @@ UnevenParts uneven_parts(const Plan& plan, const ModelGraph& graph, const RankMo
   }
   const LaidOutGraph& model = rank_model.any();
   const bool is_dealt = plan.optimizer.sharding == "inter_tensor";
-  const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
-  const AtomicAxes axes(plan.mesh);
   const int ranks_of_a_stage = axes.num_ranks(axes.all());
+  std::map<std::string_view, const Parameter*> wholes;  // where parts may be unequal
+  if (!uneven.held.empty()) {
+    for (const Parameter& whole : graph.parameters) wholes[whole.name] = &whole;
+  }
   for (std::size_t p = 0; p < shards.size(); ++p) {
     if (!shards[p].is_sharded()) continue;
     const Parameter& part = model.graph.parameters[p];
-    const Parameter& whole = *std::ranges::find(graph.parameters, part.name, &Parameter::name);
-    const std::int64_t unit = unit_of_parts(whole, part, ranks_of_a_stage / model.num_copies[p]);
+    const std::int64_t unit = wholes.empty()
+                                  ? part.num_elements()
+                                  : unit_of_parts(*wholes.at(part.name), part, ranks_of_a_stage / model.num_copies[p]);
     const bool divide = unit % shards[p].factors.os.total() == 0;
     if (is_dealt || !divide) uneven.by_place |= model.replicas[p];
   }
@@ -91,12 +102,13 @@ std::vector<MembersOf> groupings_along(const std::set<AxisSet>& sets, const Atom
 }
 
 /// All ways, also those in which copies of a parameter have shards of its states: the ones that share one.
-std::vector<MembersOf> all_groupings(const Plan& plan, const LaidOutGraph& model, const AtomicAxes& axes) {
+/// @param shards shards_of_first_rank().
+std::vector<MembersOf> all_groupings(const Plan& plan, const LaidOutGraph& model, const AtomicAxes& axes,
+                                     std::span<const ParameterShard> shards) {
   std::set<AxisSet> sets = communicating_axes(model);
   sets.merge(ring_axes(model));
   std::vector<MembersOf> all = groupings_along(sets, axes);
   std::map<AxisSet, std::vector<StateFactors>> states;  // by axes of the copies
-  const std::vector<ParameterShard> shards = shards_of(plan, model.graph, model.decisions, grids_of(plan, model, 0));
   for (std::size_t p = 0; p < shards.size(); ++p) {
     if (!shards[p].is_sharded()) continue;
     std::vector<StateFactors>& known = states[model.replicas[p]];
@@ -182,16 +194,17 @@ class LaidOutSignature {
 
 RankClasses laid_out_classes(const Plan& plan, const ModelGraph& graph, const RankModel& model,
                              std::span<const int> leaf_of_node) {
-  const UnevenParts uneven = uneven_parts(plan, graph, model);
   const AtomicAxes axes(plan.mesh);
+  const std::vector<ParameterShard> shards = shards_of_first_rank(plan, model.any());
+  const UnevenParts uneven = uneven_parts(plan, graph, model, axes, shards);
   RankClasses classes = classes_of(plan.mesh.num_ranks(), LaidOutSignature(plan, model, axes, uneven, leaf_of_node));
   if (!uneven.are_there()) return classes;
-  return with_equal_partners(std::move(classes), all_groupings(plan, model.any(), axes));
+  return with_equal_partners(std::move(classes), all_groupings(plan, model.any(), axes, shards));
 }
 
 std::vector<int> fullest_laid_out_ranks(const Plan& plan, const ModelGraph& graph, const RankModel& model) {
-  const UnevenParts uneven = uneven_parts(plan, graph, model);
   const AtomicAxes axes(plan.mesh);
+  const UnevenParts uneven = uneven_parts(plan, graph, model, axes, shards_of_first_rank(plan, model.any()));
   std::set<AxisSet> unequal_rings;  // whose blocks differ in width, and with it what is kept of them at a time
   for (const LaidOutGraph& size : model.sizes) {
     for (const RingBlocks& ring : size.rings) {

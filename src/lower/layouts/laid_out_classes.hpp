@@ -17,13 +17,13 @@ namespace strata {
 /// how many leaf switches its groups are. Who adds a bias that is whole or counts a row of the loss is a kernel's
 /// operand or factor; who broadcasts a panel does it as often as others. On a ring that passes blocks on, a rank's
 /// place, unless all links of the ring and all parts are alike.
-/// @param model of rank 0.
+/// @param graph all of the model, @param model what rank 0 has of it.
 /// @param leaf_of_node by node of the job; empty: leaves make no difference.
 RankClasses laid_out_classes(const Plan& plan, const ModelGraph& graph, const RankModel& model,
                              std::span<const int> leaf_of_node);
 
 /// Ranks of which one needs more memory than any other: of those that hold parts of equal sizes one.
-/// @param model of rank 0.
+/// @param graph all of the model, @param model what rank 0 has of it.
 std::vector<int> fullest_laid_out_ranks(const Plan& plan, const ModelGraph& graph, const RankModel& model);
 
 }  // namespace strata

@@ -229,6 +229,25 @@ TEST(Layouts, ProgramsOfAllStagesMeet) {
   }
 }
 
+/// Of 121 words two ranks hold 61 and 60, and every layer has two copies that share their states.
+TEST(Layouts, RanksOfSeveralStagesAreAsManyClassesAsThoseOfOne) {
+  const ModelGraph graph =
+      build_model({.name = "gpt", .layers = 6, .hidden = 48, .heads = 12, .vocabulary = 121, .sequence_length = 6});
+  constexpr Factor one{}, copies{2, 1}, parts{1, 2};
+  const StateFactors shared{.p = one, .g = one, .os = copies};
+  const auto classes_of = [&](ScheduleKind schedule, int num_stages) {
+    Plan plan = plan_of({.nodes = 4, .ranks_per_node = 2, .axes = {{"stage", 2}}},
+                        {{.match = "*", .state = shared, .layout = Layout{copies, parts, one}},
+                         {.match = "embedding", .layout = Layout{copies, one, parts}}});
+    plan.stages.count = num_stages;
+    plan.schedule = {.kind = schedule, .micro_batches = 2};
+    return rank_classes(plan, graph).representatives.size();
+  };
+  const std::size_t of_one = classes_of(ScheduleKind::one_forward_one_backward, 2);
+  EXPECT_EQ(of_one, 4U) << "by stage, ranks with more words and ranks with fewer";
+  EXPECT_EQ(classes_of(ScheduleKind::interleaved, 4), of_one);
+}
+
 /// What a rank sends in a step, but for collectives whose ranks do not divide the tensor and have no pieces of it said:
 /// whose chunk is shorter than others there is not told by classes.
 std::int64_t bytes_in_equal_chunks(const Program& program) {
