@@ -13,6 +13,7 @@
 #include "lower/lower.hpp"
 #include "lower/plan_memory.hpp"
 #include "lower/stages_by_name.hpp"
+#include "planners/joint/normal_form.hpp"
 #include "predict/prediction.hpp"
 #include "predict/repeated_micro_batches.hpp"
 #include "sim/steady_state.hpp"
@@ -90,10 +91,11 @@ Evaluation evaluation_of(const results::StepRow& row, const Plan& plan, const Co
   return evaluation;
 }
 
-std::string text_of_any_mode(Plan plan) {
+/// Equal for plans of the same Programs, whichever mode made them, as far as normal forms tell.
+std::string text_of_any_mode(Plan plan, const ModelGraph& graph) {
   plan.strategy.clear();
   plan.why = {};
-  return to_text(plan);
+  return to_text(in_normal_form(std::move(plan), graph));
 }
 
 /// Of a step in the steady state, by the slowest rank.
@@ -115,7 +117,7 @@ PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experimen
 }
 
 Evaluation PlanEvaluation::operator()(const Plan& plan) const {
-  std::string text = text_of_any_mode(plan);
+  std::string text = text_of_any_mode(plan, point_.graph);
   {
     const std::scoped_lock lock(mutex_);
     if (const auto known = simulated_.find(text); known != simulated_.end()) return known->second;
@@ -166,7 +168,7 @@ Value PlanEvaluation::once(std::unordered_map<std::string, Value>& known, std::s
 template <typename Value, typename ValueOf>
 std::optional<Value> PlanEvaluation::told_once(std::unordered_map<std::string, std::optional<Value>>& known,
                                                const Plan& plan, const ValueOf& value_of) const {
-  return once(known, text_of_any_mode(plan), [&]() -> std::optional<Value> {
+  return once(known, text_of_any_mode(plan, point_.graph), [&]() -> std::optional<Value> {
     try {
       verify(plan, point_.graph);
       return value_of();
@@ -234,13 +236,15 @@ const ModelGraph* PlanEvaluation::with_even_vocabulary(int parts) const {
   return known->second ? &*known->second : nullptr;
 }
 
-std::optional<double> PlanEvaluation::seconds_of_few_blocks(const Plan& plan) const {
+std::optional<double> PlanEvaluation::seconds_of_few_blocks(const Plan& plan, Tokens tokens) const {
   constexpr int kept = 2, added = 4;    // gradients of so many blocks mostly fill their buckets
   constexpr int at_least_as_quick = 2;  // times
   if (plan.stages.count > 1) return std::nullopt;
-  return told_once(of_few_blocks_, plan, [&]() -> std::optional<double> {
-    const FewBlocks few(plan, point_.graph, kept, added);
-    if (at_least_as_quick * few.num_blocks_asked() > std::ssize(point_.graph.blocks)) return std::nullopt;
+  const ModelGraph* even = tokens == Tokens::all ? nullptr : with_even_vocabulary(most_tensor_ranks(plan));
+  const ModelGraph& graph = even == nullptr ? point_.graph : *even;
+  return told_once(of_few_blocks_[even == nullptr ? 0 : 1], plan, [&]() -> std::optional<double> {
+    const FewBlocks few(plan, graph, kept, added);
+    if (at_least_as_quick * few.num_blocks_asked() > std::ssize(graph.blocks)) return std::nullopt;
     return few.told<double>([&](const Plan& of_part, const ModelGraph& part) {
       PreparedPoint point = point_;
       point.graph = part;
@@ -272,7 +276,7 @@ Evaluation PlanEvaluation::memory(const Plan& plan) const {
 }
 
 Evaluation PlanEvaluation::least_memory(const Plan& plan) const {
-  return once(least_memory_, text_of_any_mode(plan), [&] { return least_memory_of(plan); });
+  return once(least_memory_, text_of_any_mode(plan, point_.graph), [&] { return least_memory_of(plan); });
 }
 
 Evaluation PlanEvaluation::least_memory_of(const Plan& plan) const {
@@ -292,7 +296,7 @@ Evaluation PlanEvaluation::least_memory_of(const Plan& plan) const {
 std::vector<std::int64_t> PlanEvaluation::peaks_of_places(const Plan& plan, std::span<const int> places,
                                                           PeaksOf programs) const {
   std::string question = fmt::format("{} {}\n", fmt::join(places, ","), static_cast<int>(programs));
-  question += text_of_any_mode(plan);
+  question += text_of_any_mode(plan, point_.graph);
   return once(peaks_, std::move(question), [&] {
     std::vector<std::int64_t> asked;
     try {

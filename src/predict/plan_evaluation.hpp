@@ -5,6 +5,7 @@
 /// names. Noise and stragglers of [simulate] are left out: they are no part of a plan's cost. A plan is simulated once:
 /// modes whose searches meet, and `auto`, which asks all of them, ask for the same ones.
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -29,7 +30,7 @@ class PlanEvaluation final : public Evaluate {
   Evaluation operator()(const Plan& plan) const override;
   bool knows_seconds() const override;
   std::optional<Evaluation> at_least(const Plan& plan) const override;
-  std::optional<double> seconds_of_few_blocks(const Plan& plan) const override;
+  std::optional<double> seconds_of_few_blocks(const Plan& plan, Tokens tokens) const override;
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
   Evaluation least_memory(const Plan& plan) const override;
@@ -65,11 +66,12 @@ class PlanEvaluation final : public Evaluate {
   std::string experiment_file_;
   mutable std::mutex mutex_;
   mutable std::unordered_map<std::string, Evaluation> simulated_;  ///< what lowers, by text of the plan of any mode
-  mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;   ///< nothing: see at_least()
-  mutable std::unordered_map<std::string, std::optional<double>> of_few_blocks_;  ///< see seconds_of_few_blocks()
-  mutable std::unordered_map<std::string, Evaluation> least_memory_;              ///< see least_memory()
-  mutable std::unordered_map<std::string, std::vector<std::int64_t>> peaks_;      ///< see peaks_of_places()
-  mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;            ///< by number of parts
+  mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;  ///< nothing: see at_least()
+  mutable std::array<std::unordered_map<std::string, std::optional<double>>, 2>
+      of_few_blocks_;                                                 ///< of all tokens, and of those that divide
+  mutable std::unordered_map<std::string, Evaluation> least_memory_;  ///< see least_memory()
+  mutable std::unordered_map<std::string, std::vector<std::int64_t>> peaks_;  ///< see peaks_of_places()
+  mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;        ///< by number of parts
   mutable std::once_flag once_;
   mutable std::unique_ptr<CostModel> costs_;
 };

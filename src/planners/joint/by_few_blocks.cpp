@@ -37,7 +37,7 @@ ByFewBlocks by_few_blocks(const PlanRequest& request, const Plan& plan) {
       return told;
     }
     if (is_limited) told.least = request.evaluate->least_memory(plan);
-    if (told.least.feasible()) told.about_seconds = request.evaluate->seconds_of_few_blocks(plan);
+    if (told.least.feasible()) told.about_seconds = request.evaluate->seconds_of_few_blocks(plan, Tokens::that_divide);
   } catch (const UserError&) {
     return {};
   }

@@ -23,7 +23,7 @@ ByFewBlocks by_few_blocks(const PlanRequest& request, const Plan& plan);
 bool may_be_faster(double about_seconds, double seconds);
 
 /// By which part of it plans may be faster than few blocks say that differ in one decision from a plan that takes
-/// @p seconds and about @p about_seconds as few blocks say.
+/// @p seconds and about @p about_seconds as few blocks say, with all tokens.
 double uncertainty_by_few_blocks(double about_seconds, double seconds);
 
 }  // namespace strata

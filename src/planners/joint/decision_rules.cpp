@@ -45,6 +45,8 @@ OperatorRule rule_of(const OperatorDecision& decision, bool has_parameters, cons
 
 }  // namespace
 
+bool is_empty(const OperatorRule& rule) { return rule == OperatorRule{.match = rule.match}; }
+
 std::vector<OperatorRule> rules_of_decisions(const ModelGraph& graph, std::span<const OperatorDecision> decisions,
                                              Recompute recompute) {
   const StateFactors common = most_common_state(graph, decisions);
@@ -52,7 +54,7 @@ std::vector<OperatorRule> rules_of_decisions(const ModelGraph& graph, std::span<
   for (std::size_t o = 0; o < decisions.size(); ++o) {
     const Operator& op = graph.operators[o];
     OperatorRule rule = rule_of(decisions[o], !op.parameters.empty(), common, recompute);
-    if (rule == OperatorRule{}) continue;
+    if (is_empty(rule)) continue;
     rule.match = name_within_block(graph, op);
     said.push_back({block_in_names(graph, op.block), std::move(rule)});
   }

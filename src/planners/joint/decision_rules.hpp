@@ -17,4 +17,7 @@ namespace strata {
 std::vector<OperatorRule> rules_of_decisions(const ModelGraph& graph, std::span<const OperatorDecision> decisions,
                                              Recompute recompute);
 
+/// It says nothing of what it matches.
+bool is_empty(const OperatorRule& rule);
+
 }  // namespace strata

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "planners/joint/decision_rules.hpp"
 
 namespace strata {
 namespace {
@@ -24,9 +25,6 @@ void recompute_as(const Plan& base, Plan& plan) {
   plan.recompute = base.recompute;
   if (plan.recompute == Recompute::none) plan.schedule.cross_pass = false;
 }
-
-/// A rule that says nothing more.
-bool is_empty(const OperatorRule& rule) { return rule == OperatorRule{.match = rule.match}; }
 
 }  // namespace
 

@@ -20,7 +20,7 @@ namespace strata {
 struct AskedMove {
   std::string words;
   Evaluation at_least{};                  ///< what is known without asking
-  std::optional<double> about_seconds{};  ///< the same, as few of its blocks say
+  std::optional<double> about_seconds{};  ///< the same, as few of its blocks or an even vocabulary say
   const KnownPlan* known = nullptr;       ///< null: left out, too large or not noticeably faster than the best
   bool is_left_out() const { return known == nullptr; }
 };

@@ -521,7 +521,7 @@ class JointSearch {
     for (const Dimension dimension : all_dimensions) {
       if (!dimensions_.has(dimension)) continue;
       const KnownPlan* best = from;
-      for (const AskedMove& move : asked_moves(dimension, *from, LeftOutBy::few_blocks)) {
+      for (const AskedMove& move : asked_moves(dimension, *from, LeftOutBy::estimates)) {
         if (!move.is_left_out() && is_better(*move.known, *best)) best = move.known;
       }
       from = best;
@@ -531,8 +531,8 @@ class JointSearch {
 
   /// What says of moves that are not asked that they are no better.
   enum class LeftOutBy : std::uint8_t {
-    bounds,     ///< never more than they take or need
-    few_blocks  ///< quicker, and off by a little
+    bounds,    ///< never more than they take or need
+    estimates  ///< quicker or closer, and off by a little
   };
 
   /// Of @p from, those that may be noticeably better than it; of the others what is known.
@@ -543,42 +543,66 @@ class JointSearch {
       if (from.fits() && move.saves_only_memory) continue;
       std::optional<Plan> inside = dimensions_.within(std::move(move.plan), request_.base);
       if (!inside) continue;
+      Plan plan = known_.comparable(*std::move(inside));
+      if (plan == from.plan) continue;
       asked.push_back({.words = std::move(move.words)});
-      plans.push_back(*std::move(inside));
+      plans.push_back(std::move(plan));
     }
     if (!from.fits()) {
       ask_least_first(std::move(plans), infinity, 0.0, asked);
       return asked;
     }
-    std::optional<double> about_from;
-    if (left_out_by == LeftOutBy::few_blocks) about_from = request_.evaluate->seconds_of_few_blocks(from.plan);
     const double seconds = from.found.step_seconds;
-    add_bounds(plans, seconds, about_from, asked);
-    ask_least_first(std::move(plans), seconds, about_from ? uncertainty_by_few_blocks(*about_from, seconds) : 0.0,
-                    asked);
+    const About about = left_out_by == LeftOutBy::estimates ? about_plan(from) : About{};
+    add_bounds(plans, seconds, about, asked);
+    ask_least_first(std::move(plans), seconds, about.uncertain, asked);
     return asked;
   }
 
-  /// What @p plans take and need at least, moves of a plan that takes @p seconds and fits, or, where few blocks say
-  /// @p about_from of it, what they take about; nothing of those that are known, or asked as quickly. How much those
+  /// What is quickly told of a plan that was simulated. Much of what that is off by it is off by for moves of the plan
+  /// too.
+  struct About {
+    std::optional<double> of_few_blocks{}, of_even_vocabulary{};  ///< seconds
+    double uncertain = 0.0;  ///< part of a step's seconds, by which moves may be faster than this tells
+  };
+
+  About about_plan(const KnownPlan& from) const {
+    const Evaluate& evaluate = *request_.evaluate;
+    // A token more or less in the head of one rank, where other tensor ranks share the vocabulary.
+    constexpr double uncertain_by_tokens = 1e-4;
+    if (from.plan.stages.count > 1) {
+      const std::optional<Evaluation> even = evaluate.at_least(from.plan);
+      if (!even) return {};
+      return {.of_even_vocabulary = even->step_seconds, .uncertain = uncertain_by_tokens};
+    }
+    const std::optional<double> of_all_tokens = evaluate.seconds_of_few_blocks(from.plan, Tokens::all);
+    if (!of_all_tokens) return {};
+    return {.of_few_blocks = evaluate.seconds_of_few_blocks(from.plan, Tokens::that_divide),
+            .uncertain = uncertainty_by_few_blocks(*of_all_tokens, from.found.step_seconds)};
+  }
+
+  /// What @p plans take and need at least, moves of a plan that takes @p seconds and fits, and what they take about as
+  /// far as @p about_from tells it of that plan; nothing of those that are known, or asked as quickly. How much those
   /// need that take no less by their passes alone is not asked.
-  void add_bounds(const std::vector<Plan>& plans, double seconds, const std::optional<double>& about_from,
+  void add_bounds(const std::vector<Plan>& plans, double seconds, const About& about_from,
                   std::vector<AskedMove>& asked) {
     at_once(plans.size(), static_cast<std::size_t>(request_.num_threads), [&](std::size_t m) {
       if (known_.has(plans[m])) return;
       Evaluation& bound = asked[m].at_least;
       bound.step_seconds = least_seconds_of_passes(plans[m]);
       if (bound.step_seconds >= seconds) return;
-      ByFewBlocks told = about_from ? told_of(plans[m]) : ByFewBlocks{};
+      ByFewBlocks told = about_from.of_few_blocks ? told_of(plans[m]) : ByFewBlocks{};
       if (told.about_seconds || !told.least.feasible()) {
         told.least.step_seconds = bound.step_seconds;
         bound = std::move(told.least);
-        // Much of what few blocks are off by they are off by for both.
-        if (told.about_seconds) asked[m].about_seconds = *told.about_seconds * seconds / *about_from;
+        if (told.about_seconds) asked[m].about_seconds = *told.about_seconds * seconds / *about_from.of_few_blocks;
         return;
       }
       std::optional<Evaluation> closer = request_.evaluate->at_least(plans[m]);
       if (!closer) return;
+      if (about_from.of_even_vocabulary && plans[m].stages.count > 1) {
+        asked[m].about_seconds = closer->step_seconds * seconds / *about_from.of_even_vocabulary;
+      }
       closer->step_seconds = std::max(closer->step_seconds, bound.step_seconds);
       bound = *std::move(closer);
     });

@@ -4,6 +4,7 @@
 
 #include "base/at_once.hpp"
 #include "base/error.hpp"
+#include "planners/joint/normal_form.hpp"
 #include "planners/search/memory_first.hpp"
 
 namespace strata {
@@ -44,7 +45,7 @@ bool KnownPlans::has(Plan plan) const { return by_text_.contains(to_text(compara
 Plan KnownPlans::comparable(Plan plan) const {
   plan.strategy = request_.base.strategy;
   plan.why = {};
-  return plan;
+  return in_normal_form(std::move(plan), request_.graph);
 }
 
 Evaluation KnownPlans::evaluated(const Plan& plan) const {

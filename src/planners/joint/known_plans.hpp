@@ -38,6 +38,8 @@ class KnownPlans {
 
   /// It was asked.
   bool has(Plan plan) const;
+  /// @p plan as all of them are: of plans of the same Programs one.
+  Plan comparable(Plan plan) const;
 
   const std::deque<KnownPlan>& all() const { return plans_; }
   int num_simulated() const {
@@ -47,8 +49,6 @@ class KnownPlans {
 
  private:
   Evaluation evaluated(const Plan& plan) const;
-  /// @p plan as all of them are.
-  Plan comparable(Plan plan) const;
 
   const PlanRequest& request_;
   std::deque<KnownPlan> plans_;

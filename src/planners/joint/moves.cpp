@@ -22,8 +22,8 @@ std::int64_t num_recomputed_blocks(const ModelGraph& graph, const std::vector<Op
 
 /// What ranks exchange of a plan, beside gradients that all of them hold.
 struct CommunicatedParts {
-  bool parameters = false, gradients = false, updates = false;  ///< that are sharded
-  bool sums = false;                                            ///< of products that ranks share
+  bool parameters = false, updates = false;  ///< that are sharded
+  bool sums = false;                         ///< of products that ranks share
   bool panels = false;
 };
 
@@ -32,11 +32,21 @@ CommunicatedParts communicated_parts(const Plan& plan, const std::vector<Operato
   for (const OperatorDecision& d : decisions) {
     const bool has_sharded_slices = std::ranges::find(d.slice_state, "zdp") != d.slice_state.end();
     parts.parameters |= has_sharded_slices || d.state.p.total() > 1;
-    parts.gradients |= has_sharded_slices || d.state.g.total() > 1;
     parts.updates |= has_sharded_slices || d.state.os.total() > 1;
     parts.panels |= d.algorithm == MatmulAlgorithm::summa;
   }
   return parts;
+}
+
+/// Several ranks hold the same of a parameter, so that its gradients are summed.
+bool sums_gradients(const Mesh& mesh, const ModelGraph& graph, const std::vector<OperatorDecision>& decisions) {
+  const int data = has_layouts(mesh) ? mesh_of_stage(mesh).num_ranks() : axis_size(mesh, "data");
+  for (std::size_t o = 0; o < decisions.size(); ++o) {
+    if (graph.operators[o].parameters.empty()) continue;
+    const OperatorDecision& d = decisions[o];
+    if ((d.layout ? copies_of_weight(*d.layout, d.algorithm).total() : data) > 1) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -107,12 +117,13 @@ std::vector<Move> moves_of_sub_batches(const PlanRequest& request, const Plan& p
 }
 
 std::vector<Move> moves_of_overlap(const PlanRequest& request, const Plan& plan) {
-  const CommunicatedParts parts = communicated_parts(plan, resolve(plan, request.graph));
+  const std::vector<OperatorDecision> decisions = resolve(plan, request.graph);
+  const CommunicatedParts parts = communicated_parts(plan, decisions);
   std::vector<Move> moves;
-  const auto set = [&](std::string words, const auto& change) {
+  const auto set = [&](std::string words, const auto& change, bool saves_only_memory = false) {
     Plan changed = plan;
     change(changed.overlap);
-    moves.push_back({std::move(words), std::move(changed)});
+    moves.push_back({std::move(words), std::move(changed), saves_only_memory});
   };
   struct Switch {
     const char* name;
@@ -123,7 +134,7 @@ std::vector<Move> moves_of_overlap(const PlanRequest& request, const Plan& plan)
   for (const Switch& each : {Switch{"all_reduce", &Overlap::all_reduce, "backward", true},
                              {"gather", &Overlap::gather, "next_layer", parts.parameters},
                              {"gather_backward", &Overlap::gather_backward, "next_module", parts.parameters},
-                             {"reduce_scatter", &Overlap::reduce_scatter, "grad_input", parts.gradients},
+                             {"reduce_scatter", &Overlap::reduce_scatter, "grad_input", parts.parameters},
                              {"broadcast", &Overlap::broadcast, "next_forward", parts.updates},
                              {"update", &Overlap::update, "backward", true},
                              {"layout", &Overlap::layout, "weight_gradient", parts.sums},
@@ -135,9 +146,12 @@ std::vector<Move> moves_of_overlap(const PlanRequest& request, const Plan& plan)
     }
   }
   constexpr std::int64_t kib = 1024;
+  const bool saves_only_memory = !sums_gradients(plan.mesh, request.graph, decisions);
   for (const std::int64_t bytes : {plan.overlap.bucket_bytes / 4, plan.overlap.bucket_bytes * 4}) {
     if (bytes < kib) continue;
-    set(fmt::format("overlap.bucket_bytes = {}", bytes), [&](Overlap& overlap) { overlap.bucket_bytes = bytes; });
+    set(
+        fmt::format("overlap.bucket_bytes = {}", bytes), [&](Overlap& overlap) { overlap.bucket_bytes = bytes; },
+        saves_only_memory);
   }
   if (!parts.updates) return moves;
   const std::int64_t asked = request.base.overlap.spread_bytes;

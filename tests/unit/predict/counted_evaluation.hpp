@@ -31,8 +31,8 @@ class CountedEvaluation : public Evaluate {
   std::optional<Evaluation> at_least(const Plan& plan) const override {
     return tells_bounds_ ? of_.at_least(plan) : std::nullopt;
   }
-  std::optional<double> seconds_of_few_blocks(const Plan& plan) const override {
-    return tells_bounds_ ? of_.seconds_of_few_blocks(plan) : std::nullopt;
+  std::optional<double> seconds_of_few_blocks(const Plan& plan, Tokens tokens) const override {
+    return tells_bounds_ ? of_.seconds_of_few_blocks(plan, tokens) : std::nullopt;
   }
   Evaluation account(const Plan& plan) const override { return of_.account(plan); }
   Evaluation memory(const Plan& plan) const override { return of_.memory(plan); }
