@@ -170,7 +170,7 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> list[dict]:
         row["gap"] = gap["gap"]
     if best := best_mode(why):
         row |= {"best": best[0], "best_seconds": best[1]}
-    if not (found := WITHOUT_CANDIDATES.search(why["binding"])):
+    if asks != "full" or not (found := WITHOUT_CANDIDATES.search(why["binding"])):
         return [row]
     return [row, seedless | ({"seconds": found["seconds"]} if found["seconds"] else {"words": found["answer"]})]
 

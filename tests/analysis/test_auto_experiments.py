@@ -100,13 +100,19 @@ def test_where_nothing_fits_nothing_does_without_candidates(tmp_path):
     assert [(row["asks"], row["words"]) for row in rows] == [("full", "unknown model")]
 
 
-def answers(folder, script_text):
+def test_what_there_is_without_candidates_is_told_of_all_dimensions_alone(tmp_path):
+    plan = f'[why]\npredicted_seconds = 1.25\nbinding = "{WORDS}{ALONE}1.5 s"\n'
+    rows = answers(tmp_path, f"cat <<'END'\n{plan}END", "without states")
+    assert [(row["asks"], row["seconds"]) for row in rows] == [("without states", 1.25)]
+
+
+def answers(folder, script_text, asks="full"):
     """What is told of a point by a `strata` that does this."""
     strata = folder / "strata"
     strata.write_text(f"#!/bin/sh\n{script_text}\n")
     strata.chmod(0o755)
     point = {"file": "x.toml", "point": 3, "ranks": 8, "keys": {"cluster": "c", "train.global_batch": 16}}
-    return script("every_experiment").ask(point, "full", str(strata), 60.0)
+    return script("every_experiment").ask(point, asks, str(strata), 60.0)
 
 
 def test_a_disturbed_cluster_has_other_rates_and_nothing_else():
