@@ -107,6 +107,7 @@ class LayoutMoves {
   }
 
   /// Operators at the home of a layer follow it, and states stay sharded as they were over the copies that there are.
+  /// A product that may not go round with its new layout does not.
   Plan with_layouts(const std::vector<Layout>& layouts) const {
     std::vector<OperatorDecision> decisions = decisions_;
     for (std::size_t o = 0; o < decisions.size(); ++o) {
@@ -117,6 +118,10 @@ class LayoutMoves {
       const bool is_layer = layer.op == static_cast<int>(o);
       const Factor before = copies_of_weight(*d.layout, d.algorithm);
       d.layout = is_layer ? layouts[home] : home_layout(local_layout(layer, layouts[home]), grid_);
+      if (d.algorithm == MatmulAlgorithm::ring && !may_go_round(d)) {
+        d.algorithm = MatmulAlgorithm::local;
+        d.directions = 1;
+      }
       d.state = carried_over(d.state, before, copies_of_weight(*d.layout, d.algorithm));
     }
     return with_decisions(decisions);

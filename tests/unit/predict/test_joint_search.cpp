@@ -316,6 +316,20 @@ TEST(JointSearch, RingsStayWhereTensorDegreesChangeAndLayoutsWhereMicroBatchesDo
   EXPECT_EQ(smaller.operators, uneven.operators);
 }
 
+/// With its new layout it gathers and scatters, which no ring does: where the others stay on theirs it is local.
+TEST(JointSearch, AProductLeavesItsRingForALayoutThatNoRingHas) {
+  const Setting setting({});
+  const PlanRequest request = setting.request(0);
+  const ParallelDegrees degrees{.tensor = 4, .sum = PartialSums::scatter, .micro_batches = 4};
+  const Plan ring = on_rings(request, plan_of_degrees(request, degrees));
+  const std::vector<Move> moves = moves_of_tensor(request, ring, std::array{degrees});
+  const auto move = std::ranges::find(moves, "attn.proj: p0 1x1, p1 2x1, p2 2x1", &Move::words);
+  ASSERT_NE(move, moves.end());
+  EXPECT_EQ(num_on_rings(resolve(move->plan, setting.graph())), num_on_rings(resolve(ring, setting.graph())) - 2);
+  const Evaluation found = setting.evaluate()(move->plan);
+  EXPECT_GT(found.step_seconds, 0.0) << found.missing;
+}
+
 TEST(JointSearch, SmallerMicroBatchesComeInsteadOfBlocksThatRunAgain) {
   const Setting setting({});
   const PlanRequest request = setting.request(0, {{"micro_batches", std::string("planner")}});
