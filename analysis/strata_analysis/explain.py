@@ -56,6 +56,7 @@ class Explanation:
     runner_up: str
     decisions: list[Choice]
     singles: list[Choice]
+    ablation: list[Choice]
     frontier: list[Choice]
     plan: str  # its text without the reasons
 
@@ -84,6 +85,7 @@ def parse(text: str) -> Explanation:
         runner_up=why.get("runner_up", ""),
         decisions=[_choice(line) for line in why.get("decisions", [])],
         singles=[_choice(line) for line in why.get("singles", [])],
+        ablation=[_choice(line) for line in why.get("ablation", [])],
         frontier=[_choice_of_frontier(line) for line in why.get("frontier", [])],
         plan=text[: text.index("[why]")].rstrip() + "\n",
     )
@@ -119,6 +121,7 @@ def to_text(explanation: Explanation) -> str:
     for title, choices in (
         ("What the next choice of each decision costs", explanation.decisions),
         ("What single modes plan here", explanation.singles),
+        ("What it finds without one dimension", explanation.ablation),
     ):
         if choices:
             parts += ["", title, *_rows([(choice.name, choice.words) for choice in choices])]

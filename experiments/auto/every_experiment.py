@@ -4,14 +4,15 @@
 
 Takes the points of the files (default: all of experiments/ on described clusters), each model, batch and machine once,
 whatever its strategy. Of each it asks `strata plan` for auto's plan with the other modes' plans as candidates, which
-also tells what it finds without them, and with one dimension after another left out. Every number is predicted, by one
-simulator for all. Rows that the file has already are not asked again, so it can be interrupted. CSV, one row a point:
+also tells what it finds without them (`--asks full`), and for what it finds without each dimension in turn (`--asks
+ablation`). Every number is predicted, by one simulator for all. What the file has rows of is not asked again, so it can
+be interrupted. CSV, one row a point and search:
 
 file, point     the first experiment that has it
-asks            full | seedless | without <dimension>; seedless: without candidates, as the answer to `full` tells it
+asks            full | seedless | without <dimension>; seedless: without candidates
 seconds         of auto's step; empty: words say what it refuses
 best, best_seconds   the fastest other mode that fits, by the same prediction, and its step; of `full` alone
-gap             to the bound that auto tells
+gap             to the bound that auto tells; of `full`
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ from threading import Lock
 
 FOLDER = Path(__file__).resolve().parents[1]
 DIMENSIONS = ("stages", "tensor", "states", "slices", "recompute", "sub_batches", "overlap", "placement")
-ASKS = {
-    "full": {},
-    **{f"without {name}": {"without": name} for name in DIMENSIONS},
-}
+ABLATION = tuple(f"without {name}" for name in DIMENSIONS)
+ASKS = {"full": {}, "ablation": {"ablation": True}}  # options of auto
+ROWS = {"full": ("full",), "ablation": ("full", *ABLATION)}  # that an answer has in any case
 COLUMNS = (
     "file", "point", "ranks", "cluster", "model", "batch", "asks", "seconds", "best", "best_seconds", "gap", "words",
 )  # fmt: skip
@@ -46,6 +46,10 @@ GAP = re.compile(r"gap (?P<gap>[0-9.e+-]+)")
 WITHOUT_CANDIDATES = re.compile(
     r"without other modes' plans as candidates: (?P<answer>(?P<seconds>[0-9][0-9.e+-]*) s|.+)$"
 )
+WITHOUT_DIMENSION = re.compile(
+    r"^(?P<name>[a-z_]+): (?:(?P<seconds>[0-9][0-9.e+-]*) s, [0-9.]+ GiB, [0-9.e+-]+ times as long: )?(?P<words>.+)$",
+    re.DOTALL,
+)
 NOTHING_FITS = "nothing fits into a device memory"
 
 
@@ -57,7 +61,7 @@ def main() -> int:
     parser.add_argument("--asks", nargs="*", choices=list(ASKS), default=list(ASKS))
     parser.add_argument("--one-batch", action="store_true", help="of points that differ in the batch, the middle one")
     parser.add_argument("--jobs", type=int, default=1, help="plans made at a time, each on all cores")
-    parser.add_argument("--seconds", type=float, default=300.0, help="that one plan may take")
+    parser.add_argument("--seconds", type=float, default=300.0, help="that one search may take")
     words = parser.parse_args()
     files = words.files or sorted(FOLDER.rglob("*.toml"))
     points = points_of([file for file in files if "clusters" not in file.parts], words.strata)
@@ -85,7 +89,7 @@ def main() -> int:
                 pool.submit(ask_and_write, point, asks)
                 for asks in words.asks
                 for point in points
-                if (point["file"], str(point["point"]), asks) not in known
+                if any((point["file"], str(point["point"]), row) not in known for row in ROWS[asks])
             ]
             for each in asked:
                 each.result()
@@ -144,35 +148,47 @@ def text_without(point: dict, *keys: str) -> str:
 
 
 def ask(point: dict, asks: str, strata: str, most_seconds: float) -> list[dict]:
-    """Its row; of `full` also that of `seedless`, as far as the answer tells it."""
-    row = dict.fromkeys(COLUMNS, "") | {
-        "file": point["file"],
-        "point": point["point"],
-        "ranks": point["ranks"],
-        "cluster": point["keys"]["cluster"],
-        "model": point["keys"].get("model.name", ""),
-        "batch": point["keys"].get("train.global_batch", ""),
-        "asks": asks,
-    }
-    seedless = row | {"asks": "seedless"}
+    """Its rows; also that of `seedless`, as far as the answer tells it."""
+
+    def row(name: str, **found: object) -> dict:
+        return dict.fromkeys(COLUMNS, "") | {
+            "file": point["file"],
+            "point": point["point"],
+            "ranks": point["ranks"],
+            "cluster": point["keys"]["cluster"],
+            "model": point["keys"].get("model.name", ""),
+            "batch": point["keys"].get("train.global_batch", ""),
+            "asks": name,
+            **found,
+        }
+
+    num_searches = len(ROWS[asks])
     with tempfile.TemporaryDirectory() as folder:
         try:
-            ended = answer_of(point, {"name": "auto", **ASKS[asks]}, strata, Path(folder), most_seconds)
+            strategy = {"name": "auto", **ASKS[asks]}
+            ended = answer_of(point, strategy, strata, Path(folder), num_searches * most_seconds)
         except subprocess.TimeoutExpired:
-            return [row | {"words": f"no plan within {most_seconds:g} s"}]
+            return [row(name, words=f"no plan within {num_searches * most_seconds:g} s") for name in ROWS[asks]]
     if ended.returncode != 0:
-        refusal = {"words": " ".join(ended.stderr.split())[:400] or f"strata ended with {ended.returncode}"}
-        looked_at_all = asks == "full" and NOTHING_FITS in ended.stderr
-        return [row | refusal, seedless | refusal] if looked_at_all else [row | refusal]
+        refusal = " ".join(ended.stderr.split())[:400] or f"strata ended with {ended.returncode}"
+        # What does not fit with all dimensions does not without one.
+        names = [*ROWS[asks], "seedless"] if NOTHING_FITS in ended.stderr else ["full"]
+        return [row(name, words=refusal) for name in names]
     why = tomllib.loads(ended.stdout)["why"]
-    row |= {"seconds": why["predicted_seconds"], "words": why["binding"].split(";")[0]}
+    full = row("full", seconds=why["predicted_seconds"], words=why["binding"].split(";")[0])
     if gap := GAP.search(why["binding"]):
-        row["gap"] = gap["gap"]
+        full["gap"] = gap["gap"]
     if best := best_mode(why):
-        row |= {"best": best[0], "best_seconds": best[1]}
-    if asks != "full" or not (found := WITHOUT_CANDIDATES.search(why["binding"])):
-        return [row]
-    return [row, seedless | ({"seconds": found["seconds"]} if found["seconds"] else {"words": found["answer"]})]
+        full |= {"best": best[0], "best_seconds": best[1]}
+    rows = [full]
+    if found := WITHOUT_CANDIDATES.search(why["binding"]):
+        rows.append(
+            row("seedless", **({"seconds": found["seconds"]} if found["seconds"] else {"words": found["answer"]}))
+        )
+    for line in why.get("ablation", []):
+        found = WITHOUT_DIMENSION.match(line)
+        rows.append(row(f"without {found['name']}", seconds=found["seconds"] or "", words=found["words"][:400]))
+    return rows
 
 
 def experiment_text(point: dict, strategy: dict) -> str:

@@ -15,7 +15,9 @@
 /// Volume:     its Program's.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation; with
 ///             staleness = 1 that of the mode whose rule it takes, which the plan's schedule says.
-/// Options:    stages, chunks, tensor, sum, micro_batches, cut_by (as `3d`), without, seeds, staleness, points, beam.
+/// Options:    stages, chunks, tensor, sum, micro_batches, cut_by (as `3d`), without, seeds, ablation, staleness,
+/// points,
+///             beam.
 /// Refuses:    a capacity that no plan which was looked at fits into, with what would free most; micro-batches that do
 ///             not divide the batch; several ranks where nobody simulates; a space that `without` and given degrees
 ///             leave empty. What the space has not, since src/lower refuses it: layouts beside slices, quantization or
@@ -32,6 +34,7 @@
 
 #include <vector>
 
+#include "planners/joint/ablation.hpp"
 #include "planners/joint/joint_search.hpp"
 #include "planners/pipelines/degrees.hpp"
 
@@ -46,6 +49,8 @@ std::vector<OptionRow> rows_of_auto() {
                   "slices, recompute, sub_batches, overlap, placement; or none"});
   rows.push_back({"seeds", true, "",
                   "every other mode's plan is a candidate behind what the search finds by itself; else none is"});
+  rows.push_back({"ablation", false, "",
+                  "also what is found without each dimension by itself: what it is worth where the others are there"});
   rows.push_back({"staleness", std::int64_t{0}, "0 | 1",
                   "1: also rules whose gradients are of parameters one step old, which are another function"});
   rows.push_back({"points", std::int64_t{12}, ">= 1", "combinations of degrees that fit of which plans are made"});
@@ -67,7 +72,11 @@ class Auto final : public Planner {
     return rows;
   }
   bool chooses_batch() const override { return true; }
-  Plan plan(const PlanRequest& request) const override { return best_joint_plan(request); }
+  Plan plan(const PlanRequest& request) const override {
+    Plan best = best_joint_plan(request);
+    if (request.option<bool>("ablation")) best.why.ablation = found_without_each_dimension(request, best);
+    return best;
+  }
 };
 
 }  // namespace

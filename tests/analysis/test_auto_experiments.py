@@ -100,10 +100,27 @@ def test_where_nothing_fits_nothing_does_without_candidates(tmp_path):
     assert [(row["asks"], row["words"]) for row in rows] == [("full", "unknown model")]
 
 
-def test_what_there_is_without_candidates_is_told_of_all_dimensions_alone(tmp_path):
-    plan = f'[why]\npredicted_seconds = 1.25\nbinding = "{WORDS}{ALONE}1.5 s"\n'
-    rows = answers(tmp_path, f"cat <<'END'\n{plan}END", "without states")
-    assert [(row["asks"], row["seconds"]) for row in rows] == [("without states", 1.25)]
+def test_an_ablation_has_a_row_a_dimension(tmp_path):
+    lines = [
+        "stages: 1.5 s, 0.75 GiB, 1.2 times as long: data 8; p 8x1",
+        "slices: auto on 8 ranks: nothing fits into a device memory",
+    ]
+    plan = f'[why]\npredicted_seconds = 1.25\nbinding = "{WORDS}{ALONE}1.5 s"\nablation = {lines}\n'
+    rows = answers(tmp_path, f"cat <<'END'\n{plan}END", "ablation")
+    assert [(row["asks"], row["seconds"], row["words"]) for row in rows] == [
+        ("full", 1.25, "data 8"),
+        ("seedless", "1.5", ""),
+        ("without stages", "1.5", "data 8; p 8x1"),
+        ("without slices", "", "auto on 8 ranks: nothing fits into a device memory"),
+    ]
+
+
+def test_what_does_not_fit_with_all_dimensions_does_not_without_one(tmp_path):
+    nothing = "auto on 8 ranks: nothing fits into a device memory of 1.00 GiB"
+    module = script("every_experiment")
+    rows = answers(tmp_path, f"echo '{nothing}' >&2; exit 2", "ablation")
+    assert {row["asks"] for row in rows} == {"full", "seedless", *module.ABLATION}
+    assert {row["words"] for row in rows} == {nothing}
 
 
 def answers(folder, script_text, asks="full"):

@@ -28,6 +28,7 @@ singles = [
   "ddp: a rank needs 4.000 GiB of 2.000 GiB (4294967296 of 2147483648 bytes)",
   "zero1: 0.75 s, 1.75 GiB, 3 times as long",
 ]
+ablation = ["states: 0.5 s, 1.00 GiB, 2 times as long: data 2 x stage 4", "slices: nothing fits into a device memory"]
 """
 
 
@@ -43,6 +44,10 @@ def test_every_reason_is_told_in_words():
     ]
     for words in ("of 40 plans 30 were simulated", "a rank needs 4.000 GiB of 2.000 GiB", "3 times as long"):
         assert words in text
+    assert (
+        "  states  0.5 s, 1.00 GiB, 2 times as long: data 2 x stage 4\n  slices  nothing fits into a device memory\n"
+        in text
+    )
     assert "  0.5 s, 0.50 GiB   p 8x1, g 8x1, os 8x1; recompute <block>" in text
     assert max(map(len, text.splitlines())) <= 110
 
@@ -64,6 +69,7 @@ def test_the_page_has_all_of_it_and_fetches_nothing(tmp_path):
     write_page(parse(PLAN), page)
     text = page.read_text()
     assert "<svg " in text and "recompute &lt;block&gt;" in text
+    assert "2 times as long: data 2 x stage 4" in text
     assert "none is measured" in text and "strategy = &#34;auto&#34;" in text
     assert not re.search(r'(src|href)="http', text)
     write_page(parse(PLAN), tmp_path / "again.html")

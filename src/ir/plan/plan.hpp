@@ -196,6 +196,7 @@ struct Why {
   std::vector<std::string> frontier;   ///< the best of every batch size, or of every memory, where that was looked at
   std::vector<std::string> decisions;  ///< of a search over several dimensions: what the next choice of each costs
   std::vector<std::string> singles;    ///< of the same: what the plans of other modes cost, or why there is none
+  std::vector<std::string> ablation;   ///< of the same: what it finds without one dimension, each in turn
   std::vector<std::string> trace;      ///< of a search that looks at one after another: "<how many> <the best so far>"
   bool operator==(const Why&) const = default;
 };

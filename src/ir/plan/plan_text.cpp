@@ -356,6 +356,7 @@ std::string to_text(const Plan& plan) {
   };
   lines("decisions", plan.why.decisions);
   lines("singles", plan.why.singles);
+  lines("ablation", plan.why.ablation);
   lines("frontier", plan.why.frontier);
   lines("trace", plan.why.trace);
   return text;
@@ -422,6 +423,7 @@ Plan parse_plan(const std::string& text, std::string_view file_name) {
     table.read("runner_up", why.runner_up);
     read_strings(table, "decisions", why.decisions);
     read_strings(table, "singles", why.singles);
+    read_strings(table, "ablation", why.ablation);
     read_strings(table, "frontier", why.frontier);
     read_strings(table, "trace", why.trace);
     table.finish();

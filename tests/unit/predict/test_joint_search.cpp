@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/as_index.hpp"
@@ -19,6 +20,7 @@
 #include "planners/joint/plan_in_words.hpp"
 #include "planners/joint/single_plans.hpp"
 #include "planners/pipelines/step_bound.hpp"
+#include "planners/states/sharded_plan.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "support/refusal.hpp"
 #include "unit/predict/counted_evaluation.hpp"
@@ -428,6 +430,41 @@ TEST(JointSearch, LeavesOutWhatItIsToLeaveOut) {
               }),
               AllOf(HasSubstr("strategy.without = \"stages,colour\": no dimension `colour`; accepted: none, stages, "
                               "tensor, states, slices, recompute, sub_batches, overlap, placement")));
+}
+
+/// As asked without one dimension after another; those that are left out anyway stay so.
+TEST(JointSearch, TellsWhatEachDimensionIsWorth) {
+  const Setting setting({"cluster=rtx3090-pcie"});
+  const std::int64_t capacity = between(setting, 0.3);
+  Options options = narrow;
+  options["without"] = std::string("stages,tensor,slices,placement");
+  const Plan alone = setting.plan(capacity, options);
+  EXPECT_TRUE(alone.why.ablation.empty());
+  options["ablation"] = true;
+  Plan plan = setting.plan(capacity, options);
+  EXPECT_EQ(parse_plan(to_text(plan), "plan.toml"), plan);
+  const std::vector<std::string> told = std::exchange(plan.why.ablation, {});
+  EXPECT_EQ(plan, alone);
+  std::vector<std::string> expected;
+  int num_longer = 0, num_refused = 0;
+  for (const char* name : {"states", "recompute", "sub_batches", "overlap"}) {
+    Options without = narrow;
+    without["without"] = fmt::format("stages,tensor,slices,placement,{}", name);
+    try {
+      const Plan found = setting.plan(capacity, without);
+      const double times = found.why.predicted_seconds / plan.why.predicted_seconds;
+      num_longer += times > 1.001 ? 1 : 0;
+      expected.push_back(fmt::format("{}: {:.6g} s, {}, {:.4g} times as long: {}", name, found.why.predicted_seconds,
+                                     gib(found.why.predicted_peak_bytes), times,
+                                     plan_in_words(found, setting.graph())));
+    } catch (const OutOfMemory& refusal) {
+      ++num_refused;
+      expected.push_back(fmt::format("{}: {}", name, refusal.what()));
+    }
+  }
+  EXPECT_EQ(told, expected);
+  EXPECT_GE(num_longer, 1);
+  EXPECT_GE(num_refused, 1);
 }
 
 /// CDP's figure 1. All states sharded are found first, and faster than any plan next to them; with optimizer states
