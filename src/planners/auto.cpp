@@ -15,9 +15,8 @@
 /// Volume:     its Program's.
 /// Reference:  `single` on the same global batch in the same micro-batches, up to the order of summation; with
 ///             staleness = 1 that of the mode whose rule it takes, which the plan's schedule says.
-/// Options:    stages, chunks, tensor, sum, micro_batches, cut_by (as `3d`), without, seeds, ablation, staleness,
-/// points,
-///             beam.
+/// Options:    stages, chunks, tensor, sum, micro_batches, cut_by (as `3d`), without, ablation, seeds, staleness,
+///             points, beam.
 /// Refuses:    a capacity that no plan which was looked at fits into, with what would free most; micro-batches that do
 ///             not divide the batch; several ranks where nobody simulates; a space that `without` and given degrees
 ///             leave empty. What the space has not, since src/lower refuses it: layouts beside slices, quantization or

@@ -1,8 +1,8 @@
 #pragma once
 
 /// @file
-/// What each dimension of `auto` is worth where all others are there: the paper whose idea it is tells what it gains
-/// over a baseline, which is mostly without the others' ideas too.
+/// What each dimension of `auto` is worth where all others are there. A paper tells what its idea gains over a
+/// baseline, which mostly lacks the ideas of the others too.
 
 #include <string>
 #include <vector>
