@@ -162,18 +162,18 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> list[dict]:
             **found,
         }
 
-    num_searches = len(ROWS[asks])
+    seconds = len(ROWS[asks]) * most_seconds
     with tempfile.TemporaryDirectory() as folder:
         try:
             strategy = {"name": "auto", **ASKS[asks]}
-            ended = answer_of(point, strategy, strata, Path(folder), num_searches * most_seconds)
+            ended = answer_of(point, strategy, strata, Path(folder), seconds)
         except subprocess.TimeoutExpired:
-            return [row(name, words=f"no plan within {num_searches * most_seconds:g} s") for name in ROWS[asks]]
+            return [row(name, words=f"no plan within {seconds:g} s") for name in ROWS[asks]]
     if ended.returncode != 0:
         refusal = " ".join(ended.stderr.split())[:400] or f"strata ended with {ended.returncode}"
-        # What does not fit with all dimensions does not without one.
-        names = [*ROWS[asks], "seedless"] if NOTHING_FITS in ended.stderr else ["full"]
-        return [row(name, words=refusal) for name in names]
+        # What does not fit with all dimensions does not without one, nor without candidates.
+        seedless = ("seedless",) if NOTHING_FITS in ended.stderr else ()
+        return [row(name, words=refusal) for name in (*ROWS[asks], *seedless)]
     why = tomllib.loads(ended.stdout)["why"]
     full = row("full", seconds=why["predicted_seconds"], words=why["binding"].split(";")[0])
     if gap := GAP.search(why["binding"]):
@@ -182,9 +182,8 @@ def ask(point: dict, asks: str, strata: str, most_seconds: float) -> list[dict]:
         full |= {"best": best[0], "best_seconds": best[1]}
     rows = [full]
     if found := WITHOUT_CANDIDATES.search(why["binding"]):
-        rows.append(
-            row("seedless", **({"seconds": found["seconds"]} if found["seconds"] else {"words": found["answer"]}))
-        )
+        words = "" if found["seconds"] else found["answer"]
+        rows.append(row("seedless", seconds=found["seconds"] or "", words=words))
     for line in why.get("ablation", []):
         found = WITHOUT_DIMENSION.match(line)
         rows.append(row(f"without {found['name']}", seconds=found["seconds"] or "", words=found["words"][:400]))

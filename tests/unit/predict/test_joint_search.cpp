@@ -467,6 +467,13 @@ TEST(JointSearch, TellsWhatEachDimensionIsWorth) {
   EXPECT_GE(num_refused, 1);
 }
 
+TEST(JointSearch, TellsNoTimesWhereThereIsNothingToCompare) {
+  const Setting setting({"cluster=this", "resources.ranks_per_node=1"});
+  const Plan plan = setting.plan(0, {{"ablation", true}});
+  EXPECT_EQ(plan.why.predicted_seconds, 0.0);
+  EXPECT_TRUE(plan.why.ablation.empty());
+}
+
 /// CDP's figure 1. All states sharded are found first, and faster than any plan next to them; with optimizer states
 /// alone, as whole tensors, a step is a tenth shorter.
 TEST(JointSearch, DealsOptimizerStatesFromWhereAllAreSharded) {
