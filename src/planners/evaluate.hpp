@@ -84,13 +84,13 @@ class Evaluate {
   /// kernel no longer, to a millionth, by which the order of messages that share a NIC may differ. Nothing: of others,
   /// and of what is refused.
   virtual std::optional<Evaluation> at_least(const Plan& /*plan*/) const { return std::nullopt; }
-  /// Seconds of operator(), told from few of the blocks: the same to rounding where each of neighbouring blocks that
-  /// are alike adds what the next one does, within a few percent where it does not, since buckets of gradients say end
-  /// within other blocks. Nothing: of stages, of models with so few blocks that operator() says it as quickly, and of
-  /// what is refused. @param tokens that_divide: several times faster, and a few millionths less.
-  virtual std::optional<double> seconds_of_few_blocks(const Plan& /*plan*/, Tokens /*tokens*/) const {
-    return std::nullopt;
-  }
+  /// Seconds of operator(), told from few of the blocks, or of stages from few of the micro-batches: the same to
+  /// rounding where each of neighbouring blocks that are alike, or each micro-batch behind the first ones, adds what
+  /// the next one does, within a few percent where it does not, since buckets of gradients say end within other blocks.
+  /// Nothing: of so few blocks or micro-batches that operator() says it as quickly, of stages in other schedules than
+  /// 1f1b and interleaved, and of what is refused. @param tokens that_divide: several times faster, and a few
+  /// millionths less.
+  virtual std::optional<double> seconds_of_few(const Plan& /*plan*/, Tokens /*tokens*/) const { return std::nullopt; }
   /// Memory and bytes alone: needs no costs.
   virtual Evaluation account(const Plan& plan) const = 0;
   /// The peak alone, and whether it fits: less is lowered than all bytes need.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/infinity.hpp"
 #include "cost/cost_model.hpp"
 #include "cost/fit.hpp"
 #include "ir/machine/cluster.hpp"
@@ -45,6 +46,8 @@ struct PlanRequest {
   /// Lowers a plan and simulates it with the costs that [planner] names: its bytes and seconds. Lowering is what takes
   /// the time, so formulas decide first and this has the last word. Null where nothing predicts.
   const Evaluate* evaluate = nullptr;
+  /// Of a step. A slower plan is of no use to who asks, and need not be found.
+  double most_seconds = infinity;
   int num_threads = 1;  ///< that may make and evaluate plans beside each other; the answer is the same with any number
   /// Times of collectives from the experiment's profile; null where it names none.
   std::function<std::unique_ptr<CostModel>()> measured_costs = nullptr;

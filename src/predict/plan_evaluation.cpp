@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "lower/fewer_blocks.hpp"
+#include "lower/fewer_micro_batches.hpp"
 #include "lower/lower.hpp"
 #include "lower/plan_memory.hpp"
 #include "lower/stages_by_name.hpp"
@@ -236,25 +237,48 @@ const ModelGraph* PlanEvaluation::with_even_vocabulary(int parts) const {
   return known->second ? &*known->second : nullptr;
 }
 
-std::optional<double> PlanEvaluation::seconds_of_few_blocks(const Plan& plan, Tokens tokens) const {
-  constexpr int kept = 2, added = 4;    // gradients of so many blocks mostly fill their buckets
-  constexpr int at_least_as_quick = 2;  // times
-  if (plan.stages.count > 1) return std::nullopt;
+std::optional<double> PlanEvaluation::seconds_of_few(const Plan& plan, Tokens tokens) const {
   const ModelGraph* even = tokens == Tokens::all ? nullptr : with_even_vocabulary(most_tensor_ranks(plan));
   const ModelGraph& graph = even == nullptr ? point_.graph : *even;
-  return told_once(of_few_blocks_[even == nullptr ? 0 : 1], plan, [&]() -> std::optional<double> {
-    const FewBlocks few(plan, graph, kept, added);
-    if (at_least_as_quick * few.num_blocks_asked() > std::ssize(graph.blocks)) return std::nullopt;
-    return few.told<double>([&](const Plan& of_part, const ModelGraph& part) {
-      PreparedPoint point = point_;
-      point.graph = part;
-      point.plan = of_part;
-      point.assigns_addresses = false;
-      const Evaluation evaluation = evaluate(std::move(point), &costs());
-      if (evaluation.peak_bytes == 0) throw Unsupported(evaluation.missing);
-      return evaluation.step_seconds;
-    });
+  return told_once(of_few_[even == nullptr ? 0 : 1], plan, [&] {
+    return plan.stages.count > 1 ? seconds_of_few_micro_batches(plan, graph) : seconds_of_few_blocks(plan, graph);
   });
+}
+
+std::optional<double> PlanEvaluation::seconds_of_few_blocks(const Plan& plan, const ModelGraph& graph) const {
+  constexpr int kept = 2, added = 4;    // gradients of so many blocks mostly fill their buckets
+  constexpr int at_least_as_quick = 2;  // times
+  const FewBlocks few(plan, graph, kept, added);
+  if (at_least_as_quick * few.num_blocks_asked() > std::ssize(graph.blocks)) return std::nullopt;
+  return few.told<double>([&](const Plan& of_part, const ModelGraph& part) { return seconds_of_part(of_part, part); });
+}
+
+/// Once the pipeline is full each micro-batch, or each round of them where stages are interleaved, takes as long as the
+/// one before: mostly behind as many as there are places, and nearly always behind twice as many.
+std::optional<double> PlanEvaluation::seconds_of_few_micro_batches(const Plan& plan, const ModelGraph& graph) const {
+  constexpr double at_least_as_quick = 1.5;  // times
+  const Schedule& schedule = plan.schedule;
+  const int places = axis_size(plan.mesh, "stage");
+  const bool goes_in_rounds = schedule.kind == ScheduleKind::interleaved;
+  if (!goes_in_rounds && schedule.kind != ScheduleKind::one_forward_one_backward) return std::nullopt;
+  const int added = goes_in_rounds ? places : 2;
+  const auto is_quick = [&](int few) { return at_least_as_quick * (few + few + added) <= schedule.micro_batches; };
+  if (!is_quick(places)) return std::nullopt;
+  const int few = is_quick(2 * places) ? 2 * places : places;
+  const double of_few = seconds_of_part(with_at_most(plan, few), graph);
+  const double of_more = seconds_of_part(with_at_most(plan, few + added), graph);
+  return of_few + (of_more - of_few) * (schedule.micro_batches - few) / added;
+}
+
+double PlanEvaluation::seconds_of_part(const Plan& plan, const ModelGraph& graph) const {
+  PreparedPoint point = point_;
+  point.graph = graph;
+  point.plan = plan;
+  if (plan.stages.count > 1) point.plan.stages = by_name(plan.stages, point_.graph);
+  point.assigns_addresses = false;
+  const Evaluation evaluation = evaluate(std::move(point), &costs());
+  if (evaluation.peak_bytes == 0) throw Unsupported(evaluation.missing);
+  return evaluation.step_seconds;
 }
 
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }

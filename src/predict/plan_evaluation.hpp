@@ -30,7 +30,7 @@ class PlanEvaluation final : public Evaluate {
   Evaluation operator()(const Plan& plan) const override;
   bool knows_seconds() const override;
   std::optional<Evaluation> at_least(const Plan& plan) const override;
-  std::optional<double> seconds_of_few_blocks(const Plan& plan, Tokens tokens) const override;
+  std::optional<double> seconds_of_few(const Plan& plan, Tokens tokens) const override;
   Evaluation account(const Plan& plan) const override;
   Evaluation memory(const Plan& plan) const override;
   Evaluation least_memory(const Plan& plan) const override;
@@ -56,6 +56,10 @@ class PlanEvaluation final : public Evaluate {
                                  const ValueOf& value_of) const;
   Evaluation least_memory_of(const Plan& plan) const;
   std::vector<std::int64_t> peaks_by_place(const Plan& plan, std::span<const int> places, PeaksOf programs) const;
+  std::optional<double> seconds_of_few_blocks(const Plan& plan, const ModelGraph& graph) const;
+  std::optional<double> seconds_of_few_micro_batches(const Plan& plan, const ModelGraph& graph) const;
+  /// Of a step of a part of the model or of the batch. @throws Unsupported as lowering does.
+  double seconds_of_part(const Plan& plan, const ModelGraph& graph) const;
   std::optional<Evaluation> at_least_of_dealt_tensors(const PreparedPoint& point) const;
   std::optional<Evaluation> at_least_of_even_vocabulary(PreparedPoint point) const;
   /// The model without the tokens of its vocabulary that are left over if @p parts have as many each. Null: none are,
@@ -68,7 +72,7 @@ class PlanEvaluation final : public Evaluate {
   mutable std::unordered_map<std::string, Evaluation> simulated_;  ///< what lowers, by text of the plan of any mode
   mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;  ///< nothing: see at_least()
   mutable std::array<std::unordered_map<std::string, std::optional<double>>, 2>
-      of_few_blocks_;                                                 ///< of all tokens, and of those that divide
+      of_few_;                                                        ///< of all tokens, and of those that divide
   mutable std::unordered_map<std::string, Evaluation> least_memory_;  ///< see least_memory()
   mutable std::unordered_map<std::string, std::vector<std::int64_t>> peaks_;  ///< see peaks_of_places()
   mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;        ///< by number of parts

@@ -11,13 +11,13 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/infinity.hpp"
 #include "planners/cyclic/exact_ring.hpp"
 #include "planners/cyclic/ring_bounds.hpp"
 
 namespace strata {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double with_error = 1.0 + FreshestRing::relative_error;
 constexpr int most_rows_tried = 4;           ///< micro-batches of which all columns are tried
 constexpr std::int64_t most_waits = 100000;  ///< looked at, with more stages than that

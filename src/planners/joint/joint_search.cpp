@@ -20,7 +20,7 @@
 #include "base/infinity.hpp"
 #include "planners/evaluate.hpp"
 #include "planners/even_micro_batches.hpp"
-#include "planners/joint/by_few_blocks.hpp"
+#include "planners/joint/by_few_parts.hpp"
 #include "planners/joint/degree_moves.hpp"
 #include "planners/joint/dimension.hpp"
 #include "planners/joint/explanation.hpp"
@@ -33,6 +33,9 @@
 
 namespace strata {
 namespace {
+
+/// Times the best plan's seconds that a plan may take for decisions to be tried from it where memory is short.
+constexpr double far_where_memory_is_short = 1.75;
 
 /// A combination of degrees, whose plan has all else as the experiment asks.
 struct Combination {
@@ -243,7 +246,7 @@ class JointSearch {
     const WaysToHold held =
         c.is_too_large ? WaysToHold{.need_recompute = trades_time_for_memory()} : ways_to_hold(c.plan);
     std::vector<Engine> engines;
-    if (!c.is_too_large) {
+    if (!c.is_too_large && !is_far_behind(held)) {
       engines.push_back(
           {"3d+osdp", {{"tensor", std::int64_t{c.degrees.tensor}}, {"sum", std::string(to_string(c.degrees.sum))}}});
       if (is_data_alone(c.degrees) && dimensions_.has(Dimension::states))
@@ -279,6 +282,7 @@ class JointSearch {
     PlanRequest asked = request_;
     asked.base.global_batch = c.plan.global_batch;
     asked.base.schedule.micro_batches = c.degrees.micro_batches;
+    if (best_ != nullptr && best_->fits()) asked.most_seconds = far_where_memory_is_short * best_->found.step_seconds;
     bool something_fits = false;
     for (const Recompute kind : kinds) {
       asked.base.recompute = kind;
@@ -333,7 +337,7 @@ class JointSearch {
   /// and of micro-batches. Of plans that run blocks again since memory is short, how far says little: which blocks, and
   /// what else saves as much, is not tried yet.
   std::vector<const KnownPlan*> best_of_different_degrees(std::span<const KnownPlan* const> plans) const {
-    constexpr double close = 1.01, far = 1.25, far_where_memory_is_short = 1.75;  // times the best plan's seconds
+    constexpr double close = 1.01, far = 1.25;  // times the best plan's seconds
     std::vector<const KnownPlan*> order;
     std::ranges::copy_if(plans, std::back_inserter(order), &KnownPlan::is_possible);
     std::ranges::stable_sort(order, [](const KnownPlan* a, const KnownPlan* b) { return is_better(*a, *b); });
@@ -384,7 +388,15 @@ class JointSearch {
   struct WaysToHold {
     bool fit = false;
     bool need_recompute = false;  ///< none fits without
+    double seconds = infinity;    ///< of the fastest of those that were asked and fit
   };
+
+  /// By more than modes that decide states operator by operator gain over the best of these ways: a tenth at most in
+  /// OSDP's models under caps.
+  bool is_far_behind(const WaysToHold& held) const {
+    constexpr double times = 1.5;
+    return best_ != nullptr && best_->fits() && held.fit && held.seconds > times * best_->found.step_seconds;
+  }
 
   /// With every block run again, by some way of @p held to hold states: asked in turn, as mostly the last one fits.
   bool one_fits_if_all_runs_again(std::span<const Move> held) {
@@ -403,12 +415,11 @@ class JointSearch {
   WaysToHold ways_to_hold(const Plan& plain) {
     const KnownPlan* from = ask(plain);
     if (from == nullptr) return {};
-    if (from->fits()) return {.fit = true};
+    if (from->fits()) return {.fit = true, .seconds = from->found.step_seconds};
     if (!trades_time_for_memory()) return {};
     WaysToHold ways{.need_recompute = true};
     const std::vector<Move> all_held = moves_of_all_states(request_, from->plan);
     if (!one_fits_if_all_runs_again(all_held)) return ways;
-    double fastest = infinity;               // of what is asked and fits
     std::vector<std::vector<Plan>> ladders;  // of one way to hold states and to recompute: none, and more and more
     for (const Move& held : all_held) {
       for (const Recompute kind : ways_to_recompute) {
@@ -420,7 +431,7 @@ class JointSearch {
     for (std::size_t rung = 0; !ladders.empty(); ++rung) {
       std::vector<Plan> next;
       for (const std::vector<Plan>& ladder : ladders) next.push_back(ladder[rung]);
-      const std::vector<bool> fit = ask_for_fastest(std::move(next), fastest);
+      const std::vector<bool> fit = ask_for_fastest(std::move(next), ways.seconds);
       std::vector<std::vector<Plan>> open;
       for (std::size_t l = 0; l < ladders.size(); ++l) {
         ways.fit = ways.fit || fit[l];
@@ -433,15 +444,13 @@ class JointSearch {
   }
 
   /// Nothing of what is known.
-  ByFewBlocks told_of(const Plan& plan) const {
-    return known_.has(plan) ? ByFewBlocks{} : by_few_blocks(request_, plan);
-  }
+  ByFewParts told_of(const Plan& plan) const { return known_.has(plan) ? ByFewParts{} : by_few_parts(request_, plan); }
 
   /// Of @p plans, one of which is wanted: asks for those of which few blocks say nothing, then for the others, until
   /// none of them may be faster than @p fastest, which becomes the seconds of the fastest that fits.
   /// @return by plan: it fits, or few of its blocks say so and that it is slower.
   std::vector<bool> ask_for_fastest(std::vector<Plan> plans, double& fastest) {
-    std::vector<ByFewBlocks> told(plans.size());
+    std::vector<ByFewParts> told(plans.size());
     at_once(plans.size(), static_cast<std::size_t>(request_.num_threads),
             [&](std::size_t p) { told[p] = told_of(plans[p]); });
     const auto about = [&](std::size_t p) { return told[p].about_seconds.value_or(0.0); };
@@ -562,7 +571,7 @@ class JointSearch {
   /// What is quickly told of a plan that was simulated. Much of what that is off by it is off by for moves of the plan
   /// too.
   struct About {
-    std::optional<double> of_few_blocks{}, of_even_vocabulary{};  ///< seconds
+    std::optional<double> of_few{}, of_even_vocabulary{};  ///< seconds
     double uncertain = 0.0;  ///< part of a step's seconds, by which moves may be faster than this tells
   };
 
@@ -570,15 +579,14 @@ class JointSearch {
     const Evaluate& evaluate = *request_.evaluate;
     // A token more or less in the head of one rank, where other tensor ranks share the vocabulary.
     constexpr double uncertain_by_tokens = 1e-4;
-    if (from.plan.stages.count > 1) {
-      const std::optional<Evaluation> even = evaluate.at_least(from.plan);
-      if (!even) return {};
-      return {.of_even_vocabulary = even->step_seconds, .uncertain = uncertain_by_tokens};
+    if (const std::optional<double> of_all_tokens = evaluate.seconds_of_few(from.plan, Tokens::all)) {
+      return {.of_few = evaluate.seconds_of_few(from.plan, Tokens::that_divide),
+              .uncertain = uncertainty_by_few_parts(*of_all_tokens, from.found.step_seconds)};
     }
-    const std::optional<double> of_all_tokens = evaluate.seconds_of_few_blocks(from.plan, Tokens::all);
-    if (!of_all_tokens) return {};
-    return {.of_few_blocks = evaluate.seconds_of_few_blocks(from.plan, Tokens::that_divide),
-            .uncertain = uncertainty_by_few_blocks(*of_all_tokens, from.found.step_seconds)};
+    if (from.plan.stages.count == 1) return {};
+    const std::optional<Evaluation> even = evaluate.at_least(from.plan);
+    if (!even) return {};
+    return {.of_even_vocabulary = even->step_seconds, .uncertain = uncertain_by_tokens};
   }
 
   /// What @p plans take and need at least, moves of a plan that takes @p seconds and fits, and what they take about as
@@ -591,11 +599,11 @@ class JointSearch {
       Evaluation& bound = asked[m].at_least;
       bound.step_seconds = least_seconds_of_passes(plans[m]);
       if (bound.step_seconds >= seconds) return;
-      ByFewBlocks told = about_from.of_few_blocks ? told_of(plans[m]) : ByFewBlocks{};
+      ByFewParts told = about_from.of_few ? told_of(plans[m]) : ByFewParts{};
       if (told.about_seconds || !told.least.feasible()) {
         told.least.step_seconds = bound.step_seconds;
         bound = std::move(told.least);
-        if (told.about_seconds) asked[m].about_seconds = *told.about_seconds * seconds / *about_from.of_few_blocks;
+        if (told.about_seconds) asked[m].about_seconds = *told.about_seconds * seconds / *about_from.of_few;
         return;
       }
       std::optional<Evaluation> closer = request_.evaluate->at_least(plans[m]);

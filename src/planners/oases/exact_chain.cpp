@@ -3,13 +3,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/infinity.hpp"
 #include "planners/oases/chain_search.hpp"
 #include "planners/oases/chain_seconds.hpp"
 
 namespace strata {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t no_limit = std::numeric_limits<std::int64_t>::max() / 4;
 
 /// What is compared: seconds, and what bytes cost at a price of seconds a byte.

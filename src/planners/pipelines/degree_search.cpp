@@ -64,6 +64,7 @@ class DegreeSearch {
       std::ranges::stable_sort(candidates_, {}, &PricedDegrees::at_least_seconds);
     }
     ask_least_first();
+    if (best_ == nullptr && request_.most_seconds < infinity) refuse_slow();
     if (best_ == nullptr) refuse_memory();
     return explained();
   }
@@ -109,18 +110,26 @@ class DegreeSearch {
     ask_without_copies(waiting);
     while (!waiting.empty()) {
       const auto [seconds, i] = *waiting.begin();
-      if (best_ != nullptr && seconds > best_->found.step_seconds) return;
+      if (seconds > fastest_seconds()) return;
       waiting.erase(waiting.begin());
       PricedDegrees& c = candidates_[i];
       if (c.is_open) {
         ask_by_all(c);
-      } else if (!waiting.empty() && raise(c)) {
+      } else if (may_be_left_out(waiting) && raise(c)) {
         waiting.emplace(c.at_least_seconds, i);
       } else {
         ask(i, waiting);
       }
     }
   }
+
+  /// Of what others have to be faster than.
+  double fastest_seconds() const {
+    return best_ != nullptr ? std::min(best_->found.step_seconds, request_.most_seconds) : request_.most_seconds;
+  }
+
+  /// What is faster may come before.
+  bool may_be_left_out(const Waiting& others) const { return !others.empty() || request_.most_seconds < infinity; }
 
   /// It waits again where it is open then.
   void ask(std::size_t candidate, Waiting& waiting) {
@@ -215,7 +224,7 @@ class DegreeSearch {
   }
 
   /// By closed form, which has nothing sent while something computes: that saves half of it at most.
-  double most_seconds() const { return simulates_ && best_ != nullptr ? 2.0 * best_->found.step_seconds : infinity; }
+  double most_seconds() const { return simulates_ ? 2.0 * fastest_seconds() : infinity; }
 
   bool should_fit(const PlanWithStates& with_states) const {
     return capacity() == 0 || with_states.peak_bytes <= capacity();
@@ -281,6 +290,12 @@ class DegreeSearch {
       throw_out_of_memory({fmt::format("{}, {}", plan.why.binding, gib(found.peak_bytes))});
     plan.why.predicted_peak_bytes = found.peak_bytes;
     return plan;
+  }
+
+  /// What fits and would do was not looked for to the end.
+  [[noreturn]] void refuse_slow() const {
+    throw Unsupported(fmt::format("{} on {} ranks: nothing that fits takes {:.6g} s or less", request_.base.strategy,
+                                  num_ranks(), request_.most_seconds));
   }
 
   [[noreturn]] void throw_out_of_memory(const std::vector<std::string>& needs) const {

@@ -16,7 +16,7 @@ namespace strata {
 
 class CountedEvaluation : public Evaluate {
  public:
-  /// @param of outlives this. @param tells_bounds else at_least() and few blocks say nothing, so that every plan is
+  /// @param of outlives this. @param tells_bounds else at_least() and few parts say nothing, so that every plan is
   /// simulated.
   explicit CountedEvaluation(const Evaluate& of, bool tells_bounds = true) : of_(of), tells_bounds_(tells_bounds) {}
   Evaluation operator()(const Plan& plan) const override {
@@ -31,8 +31,8 @@ class CountedEvaluation : public Evaluate {
   std::optional<Evaluation> at_least(const Plan& plan) const override {
     return tells_bounds_ ? of_.at_least(plan) : std::nullopt;
   }
-  std::optional<double> seconds_of_few_blocks(const Plan& plan, Tokens tokens) const override {
-    return tells_bounds_ ? of_.seconds_of_few_blocks(plan, tokens) : std::nullopt;
+  std::optional<double> seconds_of_few(const Plan& plan, Tokens tokens) const override {
+    return tells_bounds_ ? of_.seconds_of_few(plan, tokens) : std::nullopt;
   }
   Evaluation account(const Plan& plan) const override { return of_.account(plan); }
   Evaluation memory(const Plan& plan) const override { return of_.memory(plan); }

@@ -336,6 +336,30 @@ TEST(DegreesWithStates, AreGivenUpWhereTheyTakeLongerThanIsWanted) {
   EXPECT_GT(unwanted.front().seconds, fastest / 2.0);
 }
 
+/// A plan that is fast enough is the one that is found without a limit; where bounds say that none is, none is
+/// simulated.
+TEST(DegreesWithStates, NothingSlowerThanIsWantedIsLookedFor) {
+  const Setting setting({"cluster=daint-p100", "resources.nodes=4", "resources.ranks_per_node=1"});
+  const PlanEvaluation evaluate(setting.point(), file);
+  const auto peak_of = [&](const char* mode) {
+    return evaluate(setting.planned(setting.base(mode, 0), {}, nullptr)).peak_bytes;
+  };
+  const CountedEvaluation counted(evaluate);
+  PlanRequest request{.graph = setting.point().graph,
+                      .cluster = setting.point().cluster,
+                      .base = setting.base("3d+osdp", (peak_of("zero3") + peak_of("ddp")) / 2),
+                      .options = find_planner("3d+osdp").with_defaults({}),
+                      .evaluate = &counted};
+  const Plan fastest = find_planner("3d+osdp").plan(request);
+  request.most_seconds = fastest.why.predicted_seconds;
+  EXPECT_EQ(to_text(find_planner("3d+osdp").plan(request)), to_text(fastest));
+  request.most_seconds = 1e-3 * fastest.why.predicted_seconds;
+  counted.num_simulated = 0;
+  EXPECT_THAT([&] { find_planner("3d+osdp").plan(request); },
+              ThrowsMessage<Unsupported>(HasSubstr("3d+osdp on 4 ranks: nothing that fits takes")));
+  EXPECT_EQ(counted.num_simulated, 0);
+}
+
 /// Tensor ranks, which the search is free to leave, are left where slices are asked for.
 TEST(DegreesWithStates, SlicesThatAreAskedForLeaveNoTensorRanks) {
   const Setting setting({});

@@ -1,4 +1,4 @@
-#include "planners/joint/by_few_blocks.hpp"
+#include "planners/joint/by_few_parts.hpp"
 
 #include <fmt/format.h>
 
@@ -27,17 +27,16 @@ Evaluation least_of_first_place(const Evaluate& evaluate, const Plan& plan) {
 
 }  // namespace
 
-ByFewBlocks by_few_blocks(const PlanRequest& request, const Plan& plan) {
-  ByFewBlocks told;
+ByFewParts by_few_parts(const PlanRequest& request, const Plan& plan) {
+  ByFewParts told;
   const bool is_limited = plan.device_capacity_bytes > 0;
   try {
     verify(plan, request.graph);
-    if (plan.stages.count > 1) {
-      if (is_limited) told.least = least_of_first_place(*request.evaluate, plan);
-      return told;
+    if (is_limited) {
+      told.least =
+          plan.stages.count > 1 ? least_of_first_place(*request.evaluate, plan) : request.evaluate->least_memory(plan);
     }
-    if (is_limited) told.least = request.evaluate->least_memory(plan);
-    if (told.least.feasible()) told.about_seconds = request.evaluate->seconds_of_few_blocks(plan, Tokens::that_divide);
+    if (told.least.feasible()) told.about_seconds = request.evaluate->seconds_of_few(plan, Tokens::that_divide);
   } catch (const UserError&) {
     return {};
   }
@@ -46,7 +45,7 @@ ByFewBlocks by_few_blocks(const PlanRequest& request, const Plan& plan) {
 
 bool may_be_faster(double about_seconds, double seconds) { return about_seconds < (1.0 + off_by_buckets) * seconds; }
 
-double uncertainty_by_few_blocks(double about_seconds, double seconds) {
+double uncertainty_by_few_parts(double about_seconds, double seconds) {
   constexpr double exact = 1e-7;
   // Of 91 moves of plans of which few blocks said all, none was faster than told by more than half of this.
   constexpr double off_by_the_move = 1e-5;
