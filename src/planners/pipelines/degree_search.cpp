@@ -128,7 +128,7 @@ class DegreeSearch {
     return best_ != nullptr ? std::min(best_->found.step_seconds, request_.most_seconds) : request_.most_seconds;
   }
 
-  /// What is faster may come before.
+  /// A candidate whose bound rises may not be worth asking: others come before it, or it takes longer than is wanted.
   bool may_be_left_out(const Waiting& others) const { return !others.empty() || request_.most_seconds < infinity; }
 
   /// It waits again where it is open then.
@@ -292,7 +292,7 @@ class DegreeSearch {
     return plan;
   }
 
-  /// What fits and would do was not looked for to the end.
+  /// What takes longer was not looked at, so that nobody knows what would fit.
   [[noreturn]] void refuse_slow() const {
     throw Unsupported(fmt::format("{} on {} ranks: nothing that fits takes {:.6g} s or less", request_.base.strategy,
                                   num_ranks(), request_.most_seconds));
