@@ -265,8 +265,10 @@ std::optional<double> PlanEvaluation::seconds_of_few_micro_batches(const Plan& p
   const auto is_quick = [&](int few) { return at_least_as_quick * (few + few + added) <= schedule.micro_batches; };
   if (!is_quick(places)) return std::nullopt;
   const int few = is_quick(2 * places) ? 2 * places : places;
-  const double of_few = seconds_of_part(with_at_most(plan, few), graph);
-  const double of_more = seconds_of_part(with_at_most(plan, few + added), graph);
+  Plan same_stages = plan;
+  same_stages.stages = by_name(plan.stages, point_.graph);
+  const double of_few = seconds_of_part(with_at_most(same_stages, few), graph);
+  const double of_more = seconds_of_part(with_at_most(same_stages, few + added), graph);
   return of_few + (of_more - of_few) * (schedule.micro_batches - few) / added;
 }
 
@@ -274,7 +276,6 @@ double PlanEvaluation::seconds_of_part(const Plan& plan, const ModelGraph& graph
   PreparedPoint point = point_;
   point.graph = graph;
   point.plan = plan;
-  if (plan.stages.count > 1) point.plan.stages = by_name(plan.stages, point_.graph);
   point.assigns_addresses = false;
   const Evaluation evaluation = evaluate(std::move(point), &costs());
   if (evaluation.peak_bytes == 0) throw Unsupported(evaluation.missing);

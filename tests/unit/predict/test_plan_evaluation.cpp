@@ -313,7 +313,7 @@ TEST(PlanEvaluation, AnEvenVocabularySaysByHowMuchADecisionChangesASchedule) {
   }
 }
 
-TEST(PlanEvaluation, FewBlocksSayNothingOfFewerBlocksNorOfWhatIsRefused) {
+TEST(PlanEvaluation, FewBlocksSayNothingOfStagesNorOfFewerBlocksNorOfWhatIsRefused) {
   const std::vector<std::string> words = {"strategy.name=3d", "strategy.tensor=2"};
   const auto told = [&](const std::vector<std::string>& more, ScheduleKind kind) {
     std::vector<std::string> all = words;
@@ -325,6 +325,7 @@ TEST(PlanEvaluation, FewBlocksSayNothingOfFewerBlocksNorOfWhatIsRefused) {
   };
   EXPECT_TRUE(told({"model.layers=16", "strategy.stages=1"}, ScheduleKind::simultaneous));
   EXPECT_FALSE(told({"model.layers=15", "strategy.stages=1"}, ScheduleKind::simultaneous));
+  EXPECT_FALSE(told({"model.layers=16", "strategy.stages=2"}, ScheduleKind::simultaneous));
   EXPECT_FALSE(told({"model.layers=16", "strategy.stages=1"}, ScheduleKind::cyclic));
 }
 
