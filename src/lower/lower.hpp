@@ -34,8 +34,11 @@ struct KernelTraits {
   WorkspaceBytes workspace_bytes;
   Fusions fusions;
   bool verifies = true;  ///< false: of a Program that only its bytes and seconds are wanted of, and nobody runs
-  /// False: of one that only what lives at a time is wanted of; its buffers have no addresses, and it is not verified.
+  /// False: of one that only its seconds and what lives at a time are wanted of; its buffers have no addresses, and it
+  /// is not verified.
   bool assigns_addresses = true;
+  /// False: of one without addresses that only what lives at a time is wanted of; its instructions wait for nothing.
+  bool finds_waits = true;
 };
 
 /// The Program of rank @p rank. Equal inputs give equal Programs. verify(program) holds, and is checked unless

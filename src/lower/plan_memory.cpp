@@ -41,6 +41,7 @@ bool lowers_all_micro_batches(const Plan& plan) {
 /// What is alive at once of the Program of @p rank at most, wherever that lies.
 std::int64_t live_bytes(const Plan& plan, const ModelGraph& graph, int rank, KernelTraits kernels) {
   kernels.assigns_addresses = false;
+  kernels.finds_waits = false;
   return memory_peak(lower(plan, graph, rank, kernels)).total_bytes;
 }
 

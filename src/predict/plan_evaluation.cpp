@@ -118,18 +118,7 @@ PlanEvaluation::PlanEvaluation(const PreparedPoint& point, std::string experimen
 }
 
 Evaluation PlanEvaluation::operator()(const Plan& plan) const {
-  std::string text = text_of_any_mode(plan, point_.graph);
-  {
-    const std::scoped_lock lock(mutex_);
-    if (const auto known = simulated_.find(text); known != simulated_.end()) return known->second;
-  }
-  Evaluation evaluation = evaluate(plan, &costs());
-  // What lowering refuses it says of the mode that asks.
-  if (evaluation.peak_bytes > 0) {
-    const std::scoped_lock lock(mutex_);
-    simulated_.emplace(std::move(text), evaluation);
-  }
-  return evaluation;
+  return lowered_once(simulated_, plan, [&] { return evaluate(plan, &costs()); });
 }
 
 bool PlanEvaluation::knows_seconds() const { return knows_costs(point_, "planner.cost"); }
@@ -151,6 +140,23 @@ std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
     if (!bound && even != nullptr) bound = at_least_of_even_vocabulary(std::move(point));
     return bound;
   });
+}
+
+template <typename EvaluationOf>
+Evaluation PlanEvaluation::lowered_once(std::unordered_map<std::string, Evaluation>& known, const Plan& plan,
+                                        const EvaluationOf& evaluation_of) const {
+  std::string text = text_of_any_mode(plan, point_.graph);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto told = known.find(text); told != known.end()) return told->second;
+  }
+  Evaluation evaluation = evaluation_of();
+  // What lowering refuses it says of the mode that asks.
+  if (evaluation.peak_bytes > 0) {
+    const std::scoped_lock lock(mutex_);
+    known.emplace(std::move(text), evaluation);
+  }
+  return evaluation;
 }
 
 template <typename Value, typename ValueOf>
@@ -285,6 +291,10 @@ double PlanEvaluation::seconds_of_part(const Plan& plan, const ModelGraph& graph
 Evaluation PlanEvaluation::account(const Plan& plan) const { return evaluate(plan, nullptr); }
 
 Evaluation PlanEvaluation::memory(const Plan& plan) const {
+  return lowered_once(memory_, plan, [&] { return memory_of(plan); });
+}
+
+Evaluation PlanEvaluation::memory_of(const Plan& plan) const {
   Evaluation evaluation;
   evaluation.source = "program";
   try {

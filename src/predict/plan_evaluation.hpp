@@ -54,6 +54,11 @@ class PlanEvaluation final : public Evaluate {
   template <typename Value, typename ValueOf>
   std::optional<Value> told_once(std::unordered_map<std::string, std::optional<Value>>& known, const Plan& plan,
                                  const ValueOf& value_of) const;
+  /// What @p evaluation_of says of @p plan, asked once of each that lowers, whichever mode made it.
+  template <typename EvaluationOf>
+  Evaluation lowered_once(std::unordered_map<std::string, Evaluation>& known, const Plan& plan,
+                          const EvaluationOf& evaluation_of) const;
+  Evaluation memory_of(const Plan& plan) const;
   Evaluation least_memory_of(const Plan& plan) const;
   std::vector<std::int64_t> peaks_by_place(const Plan& plan, std::span<const int> places, PeaksOf programs) const;
   std::optional<double> seconds_of_few_blocks(const Plan& plan, const ModelGraph& graph) const;
@@ -69,10 +74,11 @@ class PlanEvaluation final : public Evaluate {
   PreparedPoint point_;
   std::string experiment_file_;
   mutable std::mutex mutex_;
-  mutable std::unordered_map<std::string, Evaluation> simulated_;  ///< what lowers, by text of the plan of any mode
+  mutable std::unordered_map<std::string, Evaluation> simulated_;                ///< by text of the plan of any mode
   mutable std::unordered_map<std::string, std::optional<Evaluation>> at_least_;  ///< nothing: see at_least()
   mutable std::array<std::unordered_map<std::string, std::optional<double>>, 2>
       of_few_;                                                        ///< of all tokens, and of those that divide
+  mutable std::unordered_map<std::string, Evaluation> memory_;        ///< see memory()
   mutable std::unordered_map<std::string, Evaluation> least_memory_;  ///< see least_memory()
   mutable std::unordered_map<std::string, std::vector<std::int64_t>> peaks_;  ///< see peaks_of_places()
   mutable std::map<int, std::optional<ModelGraph>> even_vocabularies_;        ///< by number of parts

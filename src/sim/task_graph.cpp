@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -42,7 +43,8 @@ class Compiler {
   TaskGraph graph(const Program& program, const InstructionList& list) {
     TaskGraph graph;
     graph.tasks.reserve(list.size());
-    std::vector<std::vector<int>> dependents(list.size());
+    std::vector<std::pair<int, int>> dependencies;                  // who waits for whom, by who waits
+    std::vector<std::optional<Cost>> kernels(program.body.size());  // the same in every repetition
     std::vector<int> last_on_stream(program.streams.size(), -1);
     int last_kernel = -1;
     std::vector<int> before;
@@ -63,19 +65,34 @@ class Compiler {
         task.rendezvous = meet(program, in);
       } else {
         last_kernel = i;
-        task.seconds = counted(costs_.kernel(program, in));
+        const std::size_t in_body =
+            list.is_section() ? static_cast<std::size_t>(i)
+                              : static_cast<std::size_t>(list.origin(static_cast<std::size_t>(i)).instruction);
+        std::optional<Cost>& cost = kernels[in_body];
+        if (!cost) cost = costs_.kernel(program, in);
+        task.seconds = counted(*cost);
       }
       std::ranges::sort(before);
       before.erase(std::unique(before.begin(), before.end()), before.end());
       task.num_waits = static_cast<int>(before.size());
-      for (const int b : before) dependents[static_cast<std::size_t>(b)].push_back(i);
+      for (const int b : before) dependencies.emplace_back(i, b);
     }
-    for (std::size_t i = 0; i < dependents.size(); ++i) {
-      graph.tasks[i].first_dependent = static_cast<int>(graph.dependents.size());
-      graph.tasks[i].num_dependents = static_cast<int>(dependents[i].size());
-      graph.dependents.insert(graph.dependents.end(), dependents[i].begin(), dependents[i].end());
-    }
+    add_dependents(dependencies, graph);
     return graph;
+  }
+
+  /// @param dependencies (who waits, for whom), by who waits: so they are of each task that is waited for.
+  static void add_dependents(std::span<const std::pair<int, int>> dependencies, TaskGraph& graph) {
+    for (const auto& [_, before] : dependencies) ++graph.tasks[static_cast<std::size_t>(before)].num_dependents;
+    int first = 0;
+    for (Task& task : graph.tasks) task.first_dependent = std::exchange(first, first + task.num_dependents);
+    graph.dependents.resize(dependencies.size());
+    std::vector<int> next;  // by task: where its next dependent goes
+    next.reserve(graph.tasks.size());
+    for (const Task& task : graph.tasks) next.push_back(task.first_dependent);
+    for (const auto& [dependent, before] : dependencies) {
+      graph.dependents[static_cast<std::size_t>(next[static_cast<std::size_t>(before)]++)] = dependent;
+    }
   }
 
   template <class AnyCost>

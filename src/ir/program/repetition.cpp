@@ -25,6 +25,8 @@ int largest_lag(const Program& program) {
 
 bool is_repeated_alone(const Program& program) { return program.join && depth(program) == 0; }
 
+bool touches_neighbours_alone(const Program& program) { return program.steps_per_body == 1 && depth(program) <= 1; }
+
 std::int64_t steps_beside(const Program& program) {
   if (is_repeated_alone(program)) return 0;
   return std::int64_t{depth(program) + largest_lag(program) + 1} * program.steps_per_body;
@@ -126,7 +128,8 @@ InstructionList unrolled(const Program& program, StepRange steps) {
 
 InstructionList body_as_it_meets(const Program& program) {
   if (is_repeated_alone(program)) return program.body;
-  return unrolled(program, steps_that_meet(program));
+  const StepRange neighbours{0, depth(program) + 1};
+  return unrolled(program, touches_neighbours_alone(program) ? neighbours : steps_that_meet(program));
 }
 
 Program in_one_list(const Program& program, StepRange steps) {

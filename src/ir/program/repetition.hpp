@@ -54,6 +54,11 @@ int largest_lag(const Program& program);
 /// True if nothing of a repetition touches another one: it is enough to look at one.
 bool is_repeated_alone(const Program& program);
 
+/// True if a repetition holds one training step and leaves some of it to the next one at most. Then whatever an
+/// instruction shares with one two or more repetitions earlier it shares with the same one of the repetition before its
+/// own, which comes behind that one on its stream: it is enough to look at neighbours.
+bool touches_neighbours_alone(const Program& program);
+
 /// How many training steps before one, and behind it, may have something under way at the same time: none where nothing
 /// of a repetition touches another one.
 std::int64_t steps_beside(const Program& program);
@@ -119,7 +124,8 @@ class InstructionList {
 /// The repetitions that train @p steps, as one list.
 InstructionList unrolled(const Program& program, StepRange steps);
 
-/// All of a body that can meet: the body itself where it is repeated alone, else the steps that meet.
+/// All of a body that can meet: the body itself where it is repeated alone, else the steps that meet, of which those of
+/// neighbours are enough where it touches nothing else.
 InstructionList body_as_it_meets(const Program& program);
 
 /// The same Program with that list for its body, all of it one training step: for those who know no repetitions.

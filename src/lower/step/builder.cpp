@@ -197,7 +197,11 @@ void ProgramBuilder::find_waits(Place::Section which) {
       for (Wait& wait : in.waits) wait.instruction += static_cast<int>(first);
     }
   }
-  for (const auto& [instruction, buffer] : section.reserved) {
+}
+
+void ProgramBuilder::add_reserved(Place::Section which) {
+  std::vector<Instruction>& instructions = instructions_of(which);
+  for (const auto& [instruction, buffer] : of(which).reserved) {
     if (instruction < std::ssize(instructions)) {
       instructions[static_cast<std::size_t>(instruction)].allocs.push_back(buffer);
     }
@@ -296,15 +300,19 @@ void ProgramBuilder::wait_for_close_messages() {
 
 namespace {
 
-/// Goes along @p run, repetitions of the body of @p program, and adds to the body what is missing there. @return it
-/// was.
-bool add_waits_of_a_run(Program& program, const InstructionList& run) {
+/// Goes along @p run, repetitions of the body of @p program, and adds to the body what is missing there.
+/// @param complete the first repetitions of the run, so many, in which nothing is missing.  @return something was.
+bool add_waits_of_a_run(Program& program, const InstructionList& run, std::int64_t complete) {
   bool has_grown = false;
   WaitFinder finder(static_cast<int>(program.streams.size()), program.buffers.size());
   std::vector<Wait> now;
   for (std::size_t i = 0; i < run.size(); ++i) {
     const Instruction& in = run[i];
     const Instance& here = run.origin(i);
+    if (here.repetition < complete) {
+      finder.append(in, run.waits(i));
+      continue;
+    }
     std::vector<Wait>& waits = program.body[static_cast<std::size_t>(here.instruction)].waits;
     now.assign(run.waits(i).begin(), run.waits(i).end());
     for (const int before : finder.missing(in, {}, run.waits(i))) {
@@ -322,21 +330,22 @@ bool add_waits_of_a_run(Program& program, const InstructionList& run) {
 
 }  // namespace
 
-/// Of repetitions that meet, in runs that begin and end with any training step of the body.
+/// Of repetitions that meet, in runs that begin and end with any training step of the body. A run in which nothing is
+/// missing any more stays so: waits are only added.
 void ProgramBuilder::find_waits_across_repetitions() {
   Program& program = program_;
-  std::vector<StepRange> complete;  // runs in which nothing was missing, since a wait was added last
+  // Of the first repetition of a run only its own step runs then, and find_waits() went along that.
+  const std::int64_t complete_repetitions = touches_neighbours_alone(program) ? 1 : 0;
+  std::vector<StepRange> complete;
   for (bool has_grown = true; has_grown;) {
     has_grown = false;
     for (const StepRange& steps : runs_that_meet(program)) {
       if (std::ranges::find(complete, steps) != complete.end()) continue;
-      if (add_waits_of_a_run(program, unrolled(program, steps))) {
-        has_grown = true;
-        complete.clear();
-      } else {
-        complete.push_back(steps);
-      }
+      complete.push_back(steps);
+      if (add_waits_of_a_run(program, unrolled(program, steps), complete_repetitions)) has_grown = true;
     }
+    // With larger lags more repetitions meet.
+    if (touches_neighbours_alone(program)) return;
   }
 }
 
@@ -348,7 +357,8 @@ void add_lifetimes(const Program& program, std::vector<Instruction>& section) {
   const std::vector<Buffer>& buffers = program.buffers;
   std::vector<std::size_t> order(section.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return repetitions_late(program, section[i]); });
+  const auto late = [&](std::size_t i) { return repetitions_late(program, section[i]); };
+  if (!std::ranges::is_sorted(order, {}, late)) std::ranges::stable_sort(order, {}, late);  // mostly none is late
   std::vector<int> last(buffers.size(), -1);
   std::vector<bool> seen(buffers.size(), false);
   for (const std::size_t i : order) {
@@ -380,9 +390,13 @@ void add_lifetimes(const Program& program, std::vector<Instruction>& section) {
 }  // namespace
 
 Program ProgramBuilder::finish(const KernelTraits& kernels) && {
+  STRATA_INVARIANT(kernels.finds_waits || !kernels.assigns_addresses, "addresses are handed on by order");
   fuse_body(kernels.fusions);
   if (kernels.fusions.logit_rows_in_vectors) put_logit_rows_in_vectors(program_.body, program_.buffers);
-  for (const Place::Section section : {Place::Section::prologue, Place::Section::body}) find_waits(section);
+  for (const Place::Section section : {Place::Section::prologue, Place::Section::body}) {
+    if (kernels.finds_waits) find_waits(section);
+    add_reserved(section);
+  }
   for (auto* instructions : {&program_.prologue, &program_.body}) {
     for (Instruction& in : *instructions) {
       const std::int64_t bytes = in.is_collective() ? 0 : kernels.workspace_bytes(program_, in);
@@ -395,9 +409,9 @@ Program ProgramBuilder::finish(const KernelTraits& kernels) && {
     }
   }
   put_items_in_order();
-  if (!passes_.empty()) wait_for_close_messages();
+  if (kernels.finds_waits && !passes_.empty()) wait_for_close_messages();
   for (auto* instructions : {&program_.prologue, &program_.body}) add_lifetimes(program_, *instructions);
-  if (!program_.join) find_waits_across_repetitions();
+  if (kernels.finds_waits && !program_.join) find_waits_across_repetitions();
   if (kernels.assigns_addresses) assign_addresses(program_);
   if (kernels.assigns_addresses && kernels.verifies) verify(program_);
   return std::move(program_);

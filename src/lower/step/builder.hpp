@@ -132,6 +132,7 @@ class ProgramBuilder {
   void fuse_body(const Fusions& fusions);
   void remove_unused_buffers();
   void find_waits(Place::Section section);
+  void add_reserved(Place::Section section);
   void put_items_in_order();
   void wait_for_close_messages();
   void find_waits_across_repetitions();

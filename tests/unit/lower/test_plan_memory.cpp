@@ -190,5 +190,38 @@ TEST(PlanMemory, OfGpipeIsWhatIsAliveOfAllItsMicroBatches) {
   }
 }
 
+/// What lives at a time follows from the order of instructions alone, also where steps overlap.
+TEST(PlanMemory, WhatLivesAtATimeIsToldWithoutWaits) {
+  ModelOptions options{.name = "gpt-nano"};
+  options.layers = 8;
+  options.tied_head = false;
+  const ModelGraph graph = build_model(options);
+  KernelTraits alive = some_workspace;
+  alive.assigns_addresses = false;
+  alive.finds_waits = false;
+  int num_overlapping = 0;
+  for (const auto& [mode, micro_batches, broadcast] : {std::tuple("ddp", 1, "none"),
+                                                       {"zero1", 2, "next_forward"},
+                                                       {"zero2", 1, "next_forward"},
+                                                       {"zero3", 2, "none"},
+                                                       {"1f1b", 8, "none"},
+                                                       {"interleaved", 8, "none"},
+                                                       {"2bw", 8, "none"},
+                                                       {"cdp-v1", 4, "none"},
+                                                       {"cdp-v2", 4, "none"}}) {
+    Plan base = asked(32, 4);
+    base.schedule.micro_batches = micro_batches;
+    Plan plan = planned(find_planner(mode), graph, base);
+    plan.overlap.broadcast = broadcast;
+    for (int rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+      const Program program = lower(plan, graph, rank, some_workspace);
+      EXPECT_EQ(memory_peak(lower(plan, graph, rank, alive)).total_bytes, memory_peak(program).total_bytes)
+          << fmt::format("{}, {} micro-batches, rank {}", mode, micro_batches, rank);
+      if (!program.join) ++num_overlapping;
+    }
+  }
+  EXPECT_EQ(num_overlapping, 5 * 4) << "steps of all five that let them overlap, on four ranks";
+}
+
 }  // namespace
 }  // namespace strata::test_plan_memory
