@@ -81,7 +81,7 @@ class Compiler {
     return graph;
   }
 
-  /// @param dependencies (who waits, for whom), by who waits: so they are of each task that is waited for.
+  /// @param dependencies (who waits, for whom), by who waits; in that order each task's dependents stand too.
   static void add_dependents(std::span<const std::pair<int, int>> dependencies, TaskGraph& graph) {
     for (const auto& [_, before] : dependencies) ++graph.tasks[static_cast<std::size_t>(before)].num_dependents;
     int first = 0;
