@@ -145,28 +145,20 @@ std::optional<Evaluation> PlanEvaluation::at_least(const Plan& plan) const {
 template <typename EvaluationOf>
 Evaluation PlanEvaluation::lowered_once(std::unordered_map<std::string, Evaluation>& known, const Plan& plan,
                                         const EvaluationOf& evaluation_of) const {
-  std::string text = text_of_any_mode(plan, point_.graph);
-  {
-    const std::scoped_lock lock(mutex_);
-    if (const auto told = known.find(text); told != known.end()) return told->second;
-  }
-  Evaluation evaluation = evaluation_of();
   // What lowering refuses it says of the mode that asks.
-  if (evaluation.peak_bytes > 0) {
-    const std::scoped_lock lock(mutex_);
-    known.emplace(std::move(text), evaluation);
-  }
-  return evaluation;
+  return once(known, text_of_any_mode(plan, point_.graph), evaluation_of,
+              [](const Evaluation& evaluation) { return evaluation.peak_bytes > 0; });
 }
 
 template <typename Value, typename ValueOf>
-Value PlanEvaluation::once(std::unordered_map<std::string, Value>& known, std::string question,
-                           const ValueOf& value_of) const {
+Value PlanEvaluation::once(std::unordered_map<std::string, Value>& known, std::string question, const ValueOf& value_of,
+                           bool (*is_kept)(const std::type_identity_t<Value>&)) const {
   {
     const std::scoped_lock lock(mutex_);
     if (const auto told = known.find(question); told != known.end()) return told->second;
   }
   Value value = value_of();
+  if (is_kept != nullptr && !is_kept(value)) return value;
   const std::scoped_lock lock(mutex_);
   known.emplace(std::move(question), value);
   return value;

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 
 #include "cost/cost_model.hpp"
@@ -47,9 +48,10 @@ class PlanEvaluation final : public Evaluate {
   /// Of point_ with @p plan, or of a point whose model differs. @param costs null: the account alone.
   static Evaluation evaluate(PreparedPoint point, const CostModel* costs);
   Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
-  /// What @p value_of says, asked once for each @p question.
+  /// What @p value_of says, asked once for each @p question. @param is_kept says which answers are; null: all.
   template <typename Value, typename ValueOf>
-  Value once(std::unordered_map<std::string, Value>& known, std::string question, const ValueOf& value_of) const;
+  Value once(std::unordered_map<std::string, Value>& known, std::string question, const ValueOf& value_of,
+             bool (*is_kept)(const std::type_identity_t<Value>&) = nullptr) const;
   /// Of @p plan; nothing of one that is refused, which says so where it is asked.
   template <typename Value, typename ValueOf>
   std::optional<Value> told_once(std::unordered_map<std::string, std::optional<Value>>& known, const Plan& plan,

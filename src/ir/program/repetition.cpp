@@ -128,8 +128,8 @@ InstructionList unrolled(const Program& program, StepRange steps) {
 
 InstructionList body_as_it_meets(const Program& program) {
   if (is_repeated_alone(program)) return program.body;
-  const StepRange neighbours{0, depth(program) + 1};
-  return unrolled(program, touches_neighbours_alone(program) ? neighbours : steps_that_meet(program));
+  if (touches_neighbours_alone(program)) return unrolled(program, {0, depth(program) + 1});
+  return unrolled(program, steps_that_meet(program));
 }
 
 Program in_one_list(const Program& program, StepRange steps) {

@@ -334,18 +334,18 @@ bool add_waits_of_a_run(Program& program, const InstructionList& run, std::int64
 /// missing any more stays so: waits are only added.
 void ProgramBuilder::find_waits_across_repetitions() {
   Program& program = program_;
+  const bool neighbours_are_enough = touches_neighbours_alone(program);
   // Of the first repetition of a run only its own step runs then, and find_waits() went along that.
-  const std::int64_t complete_repetitions = touches_neighbours_alone(program) ? 1 : 0;
+  const std::int64_t complete_repetitions = neighbours_are_enough ? 1 : 0;
   std::vector<StepRange> complete;
-  for (bool has_grown = true; has_grown;) {
-    has_grown = false;
+  for (bool more_meet = true; more_meet;) {
+    more_meet = false;
     for (const StepRange& steps : runs_that_meet(program)) {
       if (std::ranges::find(complete, steps) != complete.end()) continue;
       complete.push_back(steps);
-      if (add_waits_of_a_run(program, unrolled(program, steps), complete_repetitions)) has_grown = true;
+      const bool has_grown = add_waits_of_a_run(program, unrolled(program, steps), complete_repetitions);
+      if (has_grown && !neighbours_are_enough) more_meet = true;  // as lags are larger now
     }
-    // With larger lags more repetitions meet.
-    if (touches_neighbours_alone(program)) return;
   }
 }
 
