@@ -13,6 +13,7 @@
 #include "ir/plan/stage_pyramid.hpp"
 #include "ir/program/program.hpp"
 #include "lower/layouts/laid_out_classes.hpp"
+#include "lower/layouts/layout_collectives.hpp"
 #include "lower/lower.hpp"
 #include "lower/order/orders_of_places.hpp"
 #include "lower/order/schedules.hpp"

@@ -11,6 +11,7 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
+#include "lower/layouts/layout_collectives.hpp"
 #include "partition/recomputation.hpp"
 
 namespace strata {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "lower/layouts/layout_collectives.hpp"
 
 namespace strata {
 

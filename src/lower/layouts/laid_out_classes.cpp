@@ -10,6 +10,8 @@
 
 #include "lower/layouts/axis_rings.hpp"
 #include "lower/layouts/laid_out_graph.hpp"
+#include "lower/layouts/layout_collectives.hpp"
+#include "lower/layouts/replica_grids.hpp"
 #include "lower/rank_signature.hpp"
 #include "partition/shards.hpp"
 

@@ -12,18 +12,10 @@
 #include "ir/program/kernel_runs.hpp"
 #include "lower/layouts/cut_tensor.hpp"
 #include "lower/layouts/layout_axes.hpp"
+#include "lower/layouts/movement.hpp"
 
 namespace strata {
 namespace {
-
-/// What a dim of a local tensor is: one digit of samples or of features, or what is left of them.
-struct LabelledDim {
-  enum Kind : std::uint8_t { sample_digit, sample_rest, section, feature_digit, feature_rest };
-  Kind kind = sample_rest;
-  int axis = -1;
-  std::int64_t size = 1;
-  bool is(const LabelledDim& other) const { return kind == other.kind && axis == other.axis; }
-};
 
 class LayingOut {
  public:
@@ -35,6 +27,7 @@ class LayingOut {
         rank_(rank),
         model_(layouts_of_model(plan, graph, decisions)),
         axes_(model_.axes),
+        movements_(axes_, rank),
         num_samples_(num_samples),
         local_(graph.tensors.size(), -1),
         local_parameter_(graph.parameters.size(), -1) {}
@@ -141,110 +134,6 @@ class LayingOut {
             .features = features_cut(t, width)};
   }
 
-  /// Of a rank's tensor. What is cut unevenly stays together: exchanges that part it are of parts of unequal sizes.
-  std::vector<LabelledDim> dims_of(const CutTensor& tensor, const TensorLayout& layout) {
-    using enum LabelledDim::Kind;
-    std::vector<LabelledDim> dims;
-    const auto digits = [&](LabelledDim::Kind kind, const DimCut& cut, AxisSet held) {
-      if (!divides(axes_, cut)) return held_part(cut, held).count;
-      for (const int a : cut.axes) {
-        if (!has(held, a)) dims.push_back({kind, a, axes_.size(a)});
-      }
-      return part_size(axes_, cut);
-    };
-    const std::int64_t samples = digits(sample_digit, tensor.samples, layout.samples);
-    dims.push_back({sample_rest, -1, samples * tensor.positions});
-    dims.push_back({section, -1, tensor.sections});
-    dims.push_back({feature_rest, -1, digits(feature_digit, tensor.features, layout.features)});
-    return dims;
-  }
-
-  static Permutation permutation(const std::vector<LabelledDim>& from, const std::vector<LabelledDim>& to) {
-    Permutation p;
-    for (const LabelledDim& dim : from) p.sizes.push_back(dim.size);
-    for (const LabelledDim& dim : to) {
-      const auto at = std::ranges::find_if(from, [&](const LabelledDim& d) { return d.is(dim); });
-      STRATA_INVARIANT(at != from.end(), "a redistribution that loses a dim");
-      p.order.push_back(static_cast<int>(at - from.begin()));
-    }
-    return p;
-  }
-
-  /// Whether a change from @p from to @p to parts what does not divide.
-  bool is_unequal(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to) const {
-    return (from.samples != to.samples && !divides(axes_, tensor.samples)) ||
-           (from.features != to.features && !divides(axes_, tensor.features));
-  }
-
-  /// By one collective.
-  Movement movement(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to, Collective collective,
-                    AxisSet over) {
-    using enum LabelledDim::Kind;
-    if (is_unequal(tensor, from, to)) return in_unequal_parts({tensor, from, to, collective, over});
-    const auto held = [&](const TensorLayout& layout) { return dims_of(tensor, layout); };
-    // What the members of the group hold of the pieces that travel: a digit of the dim that each axis splits.
-    const auto pieces = [&](const TensorLayout& split_by) {
-      std::vector<LabelledDim> dims;
-      for (int a = 0; a < axes_.count(); ++a) {
-        if ((over >> a & 1U) == 0) continue;
-        dims.push_back({(split_by.samples >> a & 1U) != 0 ? sample_digit : feature_digit, a, axes_.size(a)});
-      }
-      return dims;
-    };
-    const auto behind = [](std::vector<LabelledDim> dims, const std::vector<LabelledDim>& all) {
-      const std::vector<LabelledDim> first = dims;
-      for (const LabelledDim& dim : all) {
-        if (std::ranges::none_of(first, [&](const LabelledDim& f) { return f.is(dim); })) dims.push_back(dim);
-      }
-      return dims;
-    };
-    Movement step{.collective = collective, .axes = over, .from = {}, .to = {}};
-    switch (collective) {
-      case Collective::all_gather: {
-        std::vector<LabelledDim> gathered = pieces(from);
-        std::ranges::copy(held(from), std::back_inserter(gathered));
-        step.to.permutation = permutation(gathered, held(to)).inverse();
-        break;
-      }
-      case Collective::reduce_scatter:
-        step.from.permutation = permutation(held(from), behind(pieces(to), held(from)));
-        break;
-      case Collective::all_to_all: {
-        const std::vector<LabelledDim> packed = behind(pieces(to), held(from));
-        step.from.permutation = permutation(held(from), packed);
-        std::vector<LabelledDim> received = pieces(from);
-        std::copy(packed.begin() + static_cast<std::ptrdiff_t>(received.size()), packed.end(),
-                  std::back_inserter(received));
-        step.to.permutation = permutation(received, held(to)).inverse();
-        break;
-      }
-      default: throw InternalError("no redistribution");
-    }
-    return step;
-  }
-
-  /// From a layout to another one by a collective over axes.
-  struct Moved {
-    CutTensor tensor;
-    TensorLayout from, to;
-    Collective collective = Collective::all_gather;
-    AxisSet over = 0;
-    bool operator==(const Moved&) const = default;
-  };
-
-  /// A model has few, block after block, and every rank of the group is looked at against every other.
-  Movement in_unequal_parts(const Moved& moved) {
-    const auto known = std::ranges::find(unequal_, moved, &std::pair<Moved, Movement>::first);
-    if (known != unequal_.end()) return known->second;
-    const auto& [tensor, from, to, collective, over] = moved;
-    const std::vector<int> group = axes_.group(over, rank_);
-    Movement step{.collective = collective, .axes = over, .from = {}, .to = {}};
-    if (collective != Collective::all_gather) step.from = parts_of(axes_, tensor, {from, rank_}, to, group);
-    if (collective != Collective::reduce_scatter) step.to = parts_of(axes_, tensor, {to, rank_}, from, group);
-    step.longest = longest_part(axes_, tensor, from, to, group);
-    return unequal_.emplace_back(moved, std::move(step)).second;
-  }
-
   int add_step(int whole_tensor, int input, const TensorLayout& to, const Operator& reader, Redistribution step,
                bool flat) {
     const int output = add_tensor(whole_tensor, to, fmt::format("/{}", to_text(to, axes_)), flat);
@@ -258,33 +147,6 @@ class LayingOut {
     result_.steps.push_back(std::move(step));
     push(std::move(op), {.recompute = decision_of(reader).recompute});
     return output;
-  }
-
-  /// Without a collective: of what the rank holds, what @p to leaves it.
-  Movement part(const CutTensor& tensor, const TensorLayout& from, const TensorLayout& to) {
-    Movement step;
-    if (is_unequal(tensor, from, to)) {
-      step.from = parts_of(axes_, tensor, {from, rank_}, to, {rank_});
-      return step;
-    }
-    const std::vector<LabelledDim> held = dims_of(tensor, from);
-    Permutation& permuted = step.from.permutation = permutation(held, dims_of(tensor, to));
-    std::int64_t stride = 1;
-    for (std::size_t d = held.size(); d-- > 0; stride *= held[d].size) {
-      const bool is_taken = (held[d].kind == LabelledDim::feature_digit && has(to.features, held[d].axis)) ||
-                            (held[d].kind == LabelledDim::sample_digit && has(to.samples, held[d].axis));
-      if (is_taken) permuted.first += axes_.coordinate(held[d].axis, rank_) * stride;
-    }
-    return step;
-  }
-
-  /// The way back of a collective whose gradients are added, or only moved.
-  static Movement reversed(const Movement& step) {
-    Movement back{
-        .collective = step.collective, .axes = step.axes, .from = step.to, .to = step.from, .longest = step.longest};
-    if (step.collective == Collective::all_gather) back.collective = Collective::reduce_scatter;
-    if (step.collective == Collective::reduce_scatter) back.collective = Collective::all_gather;
-    return back;
   }
 
   /// The axes along which the ranks have the same.
@@ -315,21 +177,21 @@ class LayingOut {
     const TensorLayout taken{.samples = from.samples | (copies(from) & to.samples),
                              .features = from.features | (copies(from) & to.features)};
     if (taken != from) {
-      Redistribution step{.forward = part(tensor, from, taken), .backward = {}};
+      Redistribution step{.forward = movements_.part(tensor, from, taken), .backward = {}};
       if (tensor_at(t).role == TensorRole::activation) {  // else nobody wants the gradient
         const AxisSet over = copies(from) & ~copies(taken);
-        step.backward = movement(tensor, taken, from, Collective::all_gather, over);
+        step.backward = movements_.between(tensor, taken, from, Collective::all_gather, over);
       }
       go_to(taken, std::move(step));
     }
     const TensorLayout split = exchanged(t, from, to, gradient, decision_of(reader));
     if (split != from) {
-      Movement there = movement(tensor, from, split, Collective::all_to_all, from.samples ^ split.samples);
+      Movement there = movements_.between(tensor, from, split, Collective::all_to_all, from.samples ^ split.samples);
       go_to(split, {.forward = there, .backward = reversed(there)});
     }
     if (const AxisSet over = copies(to) & ~copies(split); over != 0) {
-      Movement there = movement(tensor, from, to, Collective::all_gather, over);
-      Movement back = gradient == GradientOfCopies::partial ? reversed(there) : part(tensor, to, from);
+      Movement there = movements_.between(tensor, from, to, Collective::all_gather, over);
+      Movement back = gradient == GradientOfCopies::partial ? reversed(there) : movements_.part(tensor, to, from);
       go_to(to, {.forward = std::move(there), .backward = std::move(back)});
     }
     copies_[copy] = at;
@@ -656,7 +518,7 @@ class LayingOut {
     }
     op.outputs = {local = add_tensor(y, r.output(), "/partial")};
     push(std::move(op), decisions_[o]);
-    Movement sum = movement(cut_of(y, false), r.output(), home(y), Collective::reduce_scatter, r.p2);
+    Movement sum = movements_.between(cut_of(y, false), r.output(), home(y), Collective::reduce_scatter, r.p2);
     local = add_step(y, local, home(y), whole, {.forward = sum, .backward = reversed(sum)}, false);
   }
 
@@ -691,91 +553,15 @@ class LayingOut {
   int rank_;
   LayoutsOfModel model_;
   const AtomicAxes& axes_;
-  std::int64_t num_samples_;                         ///< over all ranks
-  std::vector<int> local_;                           ///< by tensor: the rank's, at home; -1: not yet
-  std::vector<int> local_parameter_;                 ///< by parameter; -1: not held, or not yet
-  std::map<Copy, int> copies_;                       ///< the rank's tensors in other layouts
-  std::vector<std::pair<Moved, Movement>> unequal_;  ///< known steps of what does not divide
+  Movements movements_;
+  std::int64_t num_samples_;          ///< over all ranks
+  std::vector<int> local_;            ///< by tensor: the rank's, at home; -1: not yet
+  std::vector<int> local_parameter_;  ///< by parameter; -1: not held, or not yet
+  std::map<Copy, int> copies_;        ///< the rank's tensors in other layouts
   LaidOutGraph result_;
 };
 
-/// Ranks that share the features of a row exchange what the operator needs of all of it.
-bool exchanges_rows(const LaidOutGraph& model, const Operator& op) {
-  if (model.layouts.empty() || model.layouts[static_cast<std::size_t>(op.inputs.front())].features == 0) return false;
-  return op.kind == OperatorKind::layer_norm || op.kind == OperatorKind::rms_norm ||
-         op.kind == OperatorKind::cross_entropy;
-}
-
 }  // namespace
-
-std::set<AxisSet> communicating_axes(const LaidOutGraph& model) {
-  std::set<AxisSet> sets(model.replicas.begin(), model.replicas.end());
-  for (const Redistribution& step : model.steps) {
-    sets.insert(step.forward.axes);
-    sets.insert(step.backward.axes);
-  }
-  for (const SummaPanels& panels : model.panels) {
-    sets.insert(panels.rows);
-    sets.insert(panels.columns);
-  }
-  for (const Operator& op : model.graph.operators) {
-    for (const char* key : {"sum_over", "sum_gradient_over"}) {
-      if (op.attributes.has(key)) sets.insert(static_cast<AxisSet>(op.attributes.integer(key)));
-    }
-    if (exchanges_rows(model, op)) sets.insert(model.layouts[static_cast<std::size_t>(op.inputs.front())].features);
-  }
-  return sets;
-}
-
-std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model) {
-  std::vector<AxisSet> sets;
-  for (const AxisSet set : model.replicas) {
-    if (std::ranges::find(sets, set) == sets.end()) sets.push_back(set);
-  }
-  return sets;
-}
-
-ReplicaGrid replica_grid(const AtomicAxes& axes, AxisSet copies, int rank) {
-  const Factor size = axes.factor(copies);
-  return {.mesh = {.nodes = size.nodes, .ranks_per_node = size.in_node, .axes = {}},
-          .ranks = axes.group(copies, rank),
-          .place = axes.index(copies, rank)};
-}
-
-ReplicaGrids grids_of(const Plan& plan, const LaidOutGraph& model, int rank) {
-  if (!model.is_laid_out()) return whole_grids(plan.mesh, rank);
-  const AtomicAxes axes(plan.mesh);
-  const std::vector<AxisSet> sets = sets_of_replicas(model);
-  ReplicaGrids grids;
-  for (const AxisSet set : sets) grids.grids.push_back(replica_grid(axes, set, rank));
-  for (const AxisSet set : model.replicas) {
-    grids.of_parameter.push_back(static_cast<int>(std::ranges::find(sets, set) - sets.begin()));
-  }
-  return grids;
-}
-
-LayoutCollectives layout_collectives(const LaidOutGraph& model) {
-  LayoutCollectives all;
-  bool follows_sum_of_one_rank = false;
-  for (std::size_t o = 0; o < model.graph.operators.size(); ++o) {
-    const Operator& op = model.graph.operators[o];
-    const bool is_whole_sum = op.attributes.has("sum_over") || (!model.is_laid_out() && is_product(op) &&
-                                                                model.decisions[o].sum == PartialSums::all_reduce);
-    bool forward = is_whole_sum;
-    bool backward = op.attributes.has("sum_gradient_over") || follows_sum_of_one_rank;
-    follows_sum_of_one_rank = is_whole_sum && op.attributes.integer_or("sum_over", 0) == 0;
-    if (op.kind == OperatorKind::redistribute) {
-      const Redistribution& step = model.steps[static_cast<std::size_t>(op.attributes.integer("step"))];
-      forward = step.forward.axes != 0;
-      backward = step.backward.axes != 0;
-    } else if (op.attributes.has("summa") || op.attributes.has("ring") || exchanges_rows(model, op)) {
-      forward = backward = true;
-    }
-    all.forward.push_back(forward);
-    all.backward.push_back(backward);
-  }
-  return all;
-}
 
 LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions,
                      std::int64_t num_samples, int rank) {

@@ -12,13 +12,12 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <span>
 #include <vector>
 
-#include "base/collective.hpp"
 #include "ir/model/model_graph.hpp"
 #include "ir/plan/plan.hpp"
+#include "lower/layouts/movement.hpp"
 #include "lower/layouts/packing.hpp"
 #include "lower/layouts/summa_panels.hpp"
 #include "partition/shards.hpp"
@@ -26,15 +25,6 @@
 #include "partition/tensor_layout.hpp"
 
 namespace strata {
-
-/// One collective that changes a layout, with how tensors stand before and after it as what members send and receive.
-struct Movement {
-  Collective collective = Collective::all_gather;  ///< all_gather | reduce_scatter | all_to_all
-  AxisSet axes = 0;                                ///< over which ranks; none: a rank takes its part of what it holds
-  Packing from;                                    ///< of what this rank holds
-  Packing to;                                      ///< of what it will hold
-  std::int64_t longest = 0;  ///< part that a member sends, where parts are unequal; 0: they are equal
-};
 
 /// A change of layout, and what it does to the gradient: the way back. Of what was gathered, gradients are summed as
 /// they are scattered where each reader's is a part of the sum; where ranks repeat what others do, each takes its part
@@ -96,29 +86,11 @@ struct LaidOutGraph {
   bool is_laid_out() const { return !layouts.empty(); }
 };
 
-/// By operator: whether a collective that changes layouts ends its forward, or its backward, or stands in it. A sum of
-/// all ranks counts where one rank makes all of it too, and so does what its reader's backward would sum: sub-batches
-/// take turns at the same places whatever the degree.
-struct LayoutCollectives {
-  std::vector<bool> forward, backward;
-};
-LayoutCollectives layout_collectives(const LaidOutGraph& model);
-
 /// @param decisions of the plan, by operator of @p graph.
 /// @param num_samples that are computed together, over all ranks of a stage: a micro-batch or a sub-batch.
 /// @throws Unsupported naming the operator, with the numbers: a layout that it cannot have, tied weights whose uses
 /// hold different parts.
 LaidOutGraph lay_out(const Plan& plan, const ModelGraph& graph, std::span<const OperatorDecision> decisions,
                      std::int64_t num_samples, int rank);
-
-/// Different sets of axes over which collectives run: of redistributions, panels, copies of parameters, and of rows
-/// that norms and losses need whole.
-std::set<AxisSet> communicating_axes(const LaidOutGraph& model);
-/// Different sets of axes over which parameters have copies, in the order of parameters.
-std::vector<AxisSet> sets_of_replicas(const LaidOutGraph& model);
-/// The grid of the ranks that @p copies are copies along, as @p rank stands in it.
-ReplicaGrid replica_grid(const AtomicAxes& axes, AxisSet copies, int rank);
-/// The grids of ranks that share parameters: all ranks, or, where operators are laid out, sets_of_replicas() in turn.
-ReplicaGrids grids_of(const Plan& plan, const LaidOutGraph& model, int rank);
 
 }  // namespace strata

@@ -9,7 +9,7 @@
 #include "ir/model/model_graph.hpp"
 #include "ir/order/step_order.hpp"
 #include "ir/plan/plan.hpp"
-#include "lower/layouts/laid_out_graph.hpp"
+#include "lower/layouts/layout_collectives.hpp"
 #include "partition/recomputation.hpp"
 #include "partition/stages.hpp"
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string>
 
+#include "lower/layouts/replica_grids.hpp"
 #include "lower/step/stage_messages.hpp"
 #include "lower/step/streams.hpp"
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "lower/layouts/replica_grids.hpp"
 #include "lower/step/streams.hpp"
 #include "partition/stages.hpp"
 

@@ -4,26 +4,17 @@
 /// Why `auto` decides as it does, in words: what the next choice of every dimension costs, what single modes' plans
 /// take beside it, and what time less memory costs.
 
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/infinity.hpp"
-#include "planners/evaluate.hpp"
 #include "planners/joint/dimension.hpp"
 #include "planners/joint/known_plans.hpp"
+#include "planners/joint/neighbourhood.hpp"
 #include "planners/planner.hpp"
 
 namespace strata {
-
-struct AskedMove {
-  std::string words;
-  Evaluation at_least{};                  ///< what is known without asking
-  std::optional<double> about_seconds{};  ///< the same, as few of its blocks or an even vocabulary say
-  const KnownPlan* known = nullptr;       ///< null: left out, too large or not noticeably faster than the best
-  bool is_left_out() const { return known == nullptr; }
-};
 
 /// What a single mode plans, as far as it lies in the space.
 struct AskedSingle {
@@ -32,11 +23,13 @@ struct AskedSingle {
   std::string refusal;
 };
 
+using MovesByDimension = std::vector<std::pair<Dimension, std::vector<AskedMove>>>;
+
 struct JointAnswer {
   const PlanRequest& request;
   const KnownPlan& best;
   const KnownPlans& known;
-  std::vector<std::pair<Dimension, std::vector<AskedMove>>> moves{};  ///< of the best plan
+  MovesByDimension moves{};  ///< of the best plan
   std::vector<AskedSingle> singles{};
   std::string without_candidates{};  ///< what a step of the best plan takes that was found before; empty: not known
   int num_combinations = 0;          ///< of degrees

@@ -16,20 +16,28 @@ bool is_better(const KnownPlan& a, const KnownPlan& b) {
   return a.found.peak_bytes < b.found.peak_bytes;
 }
 
-const KnownPlan& KnownPlans::ask(Plan plan) {
+bool is_within(double times, const KnownPlan& known, const KnownPlan& best) {
+  return known.fits() && known.seconds_per_sample() <= times * best.seconds_per_sample();
+}
+
+const KnownPlan* KnownPlans::ask(Plan plan) {
   std::vector<Plan> one;
   one.push_back(std::move(plan));
-  return *ask(std::move(one)).front();
+  return ask(std::move(one)).front();
 }
 
 std::vector<const KnownPlan*> KnownPlans::ask(std::vector<Plan> plans) {
   std::vector<const KnownPlan*> answers;
   std::vector<KnownPlan*> asked;
   for (Plan& plan : plans) {
-    plan = comparable(std::move(plan));
-    const auto [known, is_new] = by_text_.try_emplace(to_text(plan), nullptr);
+    std::optional<Plan> inside = in_space(std::move(plan));
+    if (!inside) {
+      answers.push_back(nullptr);
+      continue;
+    }
+    const auto [known, is_new] = by_text_.try_emplace(to_text(*inside), nullptr);
     if (is_new) {
-      KnownPlan& added = plans_.emplace_back(KnownPlan{.plan = std::move(plan), .found = {}});
+      KnownPlan& added = plans_.emplace_back(KnownPlan{.plan = *std::move(inside), .found = {}});
       asked.push_back(&added);
       known->second = &added;
     }
@@ -37,15 +45,23 @@ std::vector<const KnownPlan*> KnownPlans::ask(std::vector<Plan> plans) {
   }
   at_once(asked.size(), static_cast<std::size_t>(request_.num_threads),
           [&](std::size_t i) { asked[i]->found = evaluated(asked[i]->plan); });
+  for (const KnownPlan* answer : answers) {
+    if (answer != nullptr && (best_ == nullptr || is_better(*answer, *best_))) best_ = answer;
+  }
   return answers;
 }
 
-bool KnownPlans::has(Plan plan) const { return by_text_.contains(to_text(comparable(std::move(plan)))); }
+bool KnownPlans::has(Plan plan) const {
+  const std::optional<Plan> inside = in_space(std::move(plan));
+  return inside && by_text_.contains(to_text(*inside));
+}
 
-Plan KnownPlans::comparable(Plan plan) const {
-  plan.strategy = request_.base.strategy;
-  plan.why = {};
-  return in_normal_form(std::move(plan), request_.graph);
+std::optional<Plan> KnownPlans::in_space(Plan plan) const {
+  std::optional<Plan> inside = dimensions_.within(std::move(plan), request_.base);
+  if (!inside) return std::nullopt;
+  inside->strategy = request_.base.strategy;
+  inside->why = {};
+  return in_normal_form(*std::move(inside), request_.graph);
 }
 
 Evaluation KnownPlans::evaluated(const Plan& plan) const {

@@ -30,14 +30,12 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
-#include <string>
 #include <tuple>
 #include <vector>
 
-#include "partition/stages.hpp"
 #include "planners/pipelines/degrees.hpp"
+#include "planners/pipelines/stage_prices.hpp"
 #include "planners/search/few_blocks.hpp"
 
 namespace strata {
@@ -51,7 +49,6 @@ class StepBounds {
  public:
   /// @param request outlives this; it has an evaluation that knows seconds.
   explicit StepBounds(const PlanRequest& request, HeldStates states = HeldStates::replicated);
-  ~StepBounds();
 
   /// Seconds that a step of @p plan takes at least, within its capacity. 0: nothing is known, as nothing of it lowers.
   /// @param plan of @p degrees.
@@ -60,7 +57,7 @@ class StepBounds {
   /// own decide, and without its updates where states are sharded. 0 also where blocks differ, steps overlap, nodes are
   /// not in their order, or sub-batches go through several stages. @param degrees of @p plan, of different tensor ranks
   /// the most.
-  double seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan);
+  double seconds_of_alike_blocks(ParallelDegrees degrees, const Plan& plan) const;
   /// The same of plans whose operators are DP or ZDP, from what the places of @p plan, all of whose operators are DP,
   /// need: what that exceeds the capacity by is shared at least. 0 also where nothing has to be, or can be.
   /// @param peaks bytes that are alive at once, by place.
@@ -73,25 +70,19 @@ class StepBounds {
   std::int64_t bytes(const ParallelDegrees& degrees, const Plan& plan);
 
  private:
-  struct Kept;
-  struct Prices;
-  struct StageShare;
   struct PlaceNeeds;
   struct SharingDemand;
-  const Prices& prices_of(const ParallelDegrees& degrees);
-  Prices priced(const Plan& place) const;
-  double seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices, bool sums_gradients) const;
-  std::vector<StageShare> shares_of(const Plan& plan, const Prices& prices) const;
+  const OperatorsPrices& prices_of(const ParallelDegrees& degrees);
+  double seconds(const ParallelDegrees& degrees, const Plan& plan, const OperatorsPrices& prices,
+                 bool sums_gradients) const;
   double message_seconds(const ParallelDegrees& degrees, const Plan& plan, int first_operator, int stage) const;
-  static double passes_seconds(const Plan& plan, std::span<const StageShare> shares, std::span<const double> messages,
-                               bool sends_behind_kernels);
   std::int64_t num_elements(const ParallelDegrees& degrees, const std::vector<bool>& parameters) const;
-  std::int64_t kept_bytes(const Prices& prices, const Stage& stage) const;
-  std::vector<PlaceNeeds> needs_of_places(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const;
+  std::vector<PlaceNeeds> needs_of_places(const ParallelDegrees& degrees, const Plan& plan,
+                                          const OperatorsPrices& prices) const;
   std::int64_t state_bytes(const Plan& plan) const;
-  double sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices) const;
+  double sharing_seconds(const ParallelDegrees& degrees, const Plan& plan, const OperatorsPrices& prices) const;
   template <typename DemandOf>
-  double sharing_seconds_of(const ParallelDegrees& degrees, const Plan& plan, const Prices& prices,
+  double sharing_seconds_of(const ParallelDegrees& degrees, const Plan& plan, const OperatorsPrices& prices,
                             const DemandOf& demand_of) const;
   double collective_of_copies(Collective kind, const ParallelDegrees& degrees, const Plan& plan, int place,
                               std::int64_t bytes) const;
@@ -102,8 +93,8 @@ class StepBounds {
   HeldStates states_;
   FewBlocks blocks_;
   ModelGraph part_;
-  std::vector<bool> is_read_by_backward_;                                             ///< by parameter
-  std::map<std::tuple<int, int, PartialSums, int>, std::unique_ptr<Prices>> prices_;  ///< places, tensor, sum, M
+  std::vector<bool> is_read_by_backward_;                                     ///< by parameter
+  std::map<std::tuple<int, int, PartialSums, int>, OperatorsPrices> prices_;  ///< places, tensor, sum, M
 };
 
 }  // namespace strata

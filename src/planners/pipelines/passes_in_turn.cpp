@@ -1,0 +1,76 @@
+#include "planners/pipelines/passes_in_turn.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "base/error.hpp"
+#include "partition/pipeline_passes.hpp"
+
+namespace strata {
+
+bool takes_passes_in_turn(const Plan& plan) {
+  const Schedule& schedule = plan.schedule;
+  const bool is_in_turn =
+      schedule.kind == ScheduleKind::one_forward_one_backward || schedule.kind == ScheduleKind::interleaved;
+  return is_in_turn && schedule.sub_batches == 1 && !schedule.cross_pass;
+}
+
+double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> stages, std::span<const double> messages,
+                                 bool sends_behind_kernels) {
+  const auto num_stages = static_cast<int>(stages.size()), micro_batches = plan.schedule.micro_batches;
+  const int num_places = axis_size(plan.mesh, "stage");
+  constexpr double not_yet = -1.0;
+  // When what a stage needs of a micro-batch is there, forward and backward: [stage * M + micro-batch].
+  std::vector<double> input(stages.size() * static_cast<std::size_t>(micro_batches), not_yet);
+  std::vector<double> gradient = input;
+  const auto at = [&](int stage, int m) {
+    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(micro_batches) + static_cast<std::size_t>(m);
+  };
+  for (int m = 0; m < micro_batches; ++m) input[at(0, m)] = gradient[at(num_stages - 1, m)] = 0.0;
+  struct Place {
+    std::vector<PipelinePass> passes;
+    std::size_t next = 0;
+    double free = 0.0;
+  };
+  std::vector<Place> places;
+  for (int place = 0; place < num_places; ++place) {
+    places.push_back({.passes = pipeline_passes(place_in_pipeline(plan, place))});
+  }
+  const auto take = [&](Place& place, const PipelinePass& pass, int stage) {
+    const PassPrices& of_stage = stages[static_cast<std::size_t>(stage)].passes;
+    const std::size_t which = pass.micro_batch == 0 ? 0 : 1;
+    const double there = (pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)];
+    if (there == not_yet) return false;
+    const PassPrice& seconds = (pass.is_forward ? of_stage.forward : of_stage.backward)[which];
+    // What runs again may do so before the gradient comes.
+    if (!pass.is_forward) place.free += of_stage.again[which].occupied();
+    double left = there + seconds.collectives;
+    if (seconds.has_kernels) {
+      place.free = std::max(place.free, there + seconds.ahead) + seconds.occupied();
+      left = place.free + seconds.behind;
+    }
+    if (pass.is_forward && stage + 1 < num_stages) {
+      input[at(stage + 1, pass.micro_batch)] = left + messages[static_cast<std::size_t>(stage) + 1];
+    } else if (!pass.is_forward && stage > 0) {
+      gradient[at(stage - 1, pass.micro_batch)] =
+          (sends_behind_kernels ? left : there) + messages[static_cast<std::size_t>(stage)];
+    }
+    return true;
+  };
+  for (bool is_going_on = true; is_going_on;) {
+    is_going_on = false;
+    for (int p = 0; p < num_places; ++p) {
+      Place& place = places[static_cast<std::size_t>(p)];
+      for (; place.next < place.passes.size(); ++place.next) {
+        const PipelinePass& pass = place.passes[place.next];
+        if (!take(place, pass, pass.turn * num_places + p)) break;
+        is_going_on = true;
+      }
+    }
+  }
+  STRATA_INVARIANT(places.front().next == places.front().passes.size(), "passes that wait for each other");
+  return places.front().free;
+}
+
+}  // namespace strata
