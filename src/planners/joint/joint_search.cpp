@@ -50,7 +50,7 @@ class JointSearch {
   Plan run() {
     const bool is_batch_open = request_.base.global_batch == 0;
     if (is_batch_open) add_single_plans();  // One of them chooses it.
-    if (is_batch_open && known_.best() == nullptr) refuse_all(why_no_batch());
+    if (is_batch_open && known_.best() == nullptr) refuse_batch();
     const Combinations combinations(request_, dimensions_,
                                     is_batch_open ? known_.best()->plan.global_batch : request_.base.global_batch);
     const std::string refusal = ask_for_combinations(request_, dimensions_, combinations, known_);
@@ -103,11 +103,13 @@ class JointSearch {
     return all;
   }
 
-  /// What the first of the modes that choose a batch says.
-  std::string why_no_batch() const {
+  /// With what the first of the modes that choose the batch says.
+  [[noreturn]] void refuse_batch() const {
     const auto chooses = [](const AskedSingle& single) { return find_planner(single.mode).chooses_batch(); };
     const auto first = std::ranges::find_if(singles_, chooses);
-    return first == singles_.end() ? "no mode chooses a batch" : first->refusal;
+    throw Unsupported(fmt::format("{} on {} ranks: no mode that chooses the batch has a plan{}", request_.base.strategy,
+                                  request_.base.mesh.num_ranks(),
+                                  first == singles_.end() ? "" : fmt::format(": {}", first->refusal)));
   }
 
   [[noreturn]] void refuse_all(const std::string& why) const {

@@ -564,6 +564,11 @@ TEST(JointSearch, RefusesWithNumbers) {
   EXPECT_THAT(out_of_memory([&] { setting.plan(1 << 20); }),
               AllOf(HasSubstr("auto on 4 ranks: nothing fits into a device memory of 0.0010 GiB (1048576 bytes): of "),
                     HasSubstr("the one that needs least"), HasSubstr("bytes too much; of it parameters")));
+  PlanRequest without_batch = setting.request(1 << 20);
+  without_batch.base.global_batch = 0;
+  EXPECT_THAT(refusal([&] { find_planner("auto").plan(without_batch); }),
+              AllOf(HasSubstr("auto on 4 ranks: no mode that chooses the batch has a plan: "),
+                    HasSubstr("nothing fits into a device memory of 0.0010 GiB (1048576 bytes)")));
   PlanRequest uneven = setting.request(0);
   uneven.base.schedule.micro_batches = 3;
   EXPECT_THAT(refusal([&] { find_planner("auto").plan(uneven); }),
