@@ -44,14 +44,11 @@ StepBounds::StepBounds(const PlanRequest& request, HeldStates states)
 }
 
 const OperatorsPrices& StepBounds::prices_of(const ParallelDegrees& degrees) {
-  const auto [known, is_new] =
-      prices_.try_emplace({degrees.places, degrees.tensor, degrees.sum, degrees.micro_batches});
-  if (is_new) {
-    const int micro_batches = std::min(degrees.micro_batches, priced_micro_batches);
-    const Plan place = plan_of_place(request_, part_, degrees, micro_batches);
-    known->second = prices_of_operators(request_, blocks_, part_, place);
-  }
-  return known->second;
+  const std::tuple key(degrees.places, degrees.tensor, degrees.sum, degrees.micro_batches);
+  if (const auto known = prices_.find(key); known != prices_.end()) return known->second;
+  const int micro_batches = std::min(degrees.micro_batches, priced_micro_batches);
+  const Plan place = plan_of_place(request_, part_, degrees, micro_batches);
+  return prices_.emplace(key, prices_of_operators(request_, blocks_, part_, place)).first->second;
 }
 
 /// To or from stage @p stage, which begins with @p first_operator, and the one before it, of what every rank sends at

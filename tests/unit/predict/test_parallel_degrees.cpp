@@ -267,6 +267,18 @@ TEST(ParallelDegrees, GivenOnesAreTaken) {
               HasSubstr("8 stages in chunks of 3"));
 }
 
+/// What was refused is not taken for priced where it is asked again, by other stages a rank say.
+TEST(ParallelDegrees, BoundsRefuseWhatCannotBeEachTime) {
+  const Setting setting({});
+  const PlanEvaluation evaluate(setting.point(), file);
+  const PlanRequest open = setting.request({}, &evaluate);
+  StepBounds bounds(open);
+  for (const int chunks : {1, 2}) {
+    EXPECT_THAT(user_error([&] { bounds.kernel_seconds({.places = 3, .chunks = chunks}, open.base); }),
+                HasSubstr("3 stages are neither whole nodes nor an even part of one, of 1 nodes x 8 ranks"));
+  }
+}
+
 TEST(ParallelDegrees, WithoutCostsSeveralAreNotCompared) {
   const Setting setting({});
   const PlanRequest open = setting.request({}, nullptr);
