@@ -51,11 +51,6 @@ std::vector<const KnownPlan*> KnownPlans::ask(std::vector<Plan> plans) {
   return answers;
 }
 
-bool KnownPlans::has(Plan plan) const {
-  const std::optional<Plan> inside = in_space(std::move(plan));
-  return inside && by_text_.contains(to_text(*inside));
-}
-
 std::optional<Plan> KnownPlans::in_space(Plan plan) const {
   std::optional<Plan> inside = dimensions_.within(std::move(plan), request_.base);
   if (!inside) return std::nullopt;

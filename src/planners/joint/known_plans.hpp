@@ -41,11 +41,11 @@ class KnownPlans {
   /// By plan, those that are new on the request's threads.
   std::vector<const KnownPlan*> ask(std::vector<Plan> plans);
 
-  /// It was asked.
-  bool has(Plan plan) const;
   /// @p plan as all of them are, with what is left out as the experiment asks: of plans of the same Programs one.
   /// Nothing: it lies outside of the space.
   std::optional<Plan> in_space(Plan plan) const;
+  /// It was asked. @param inside as in_space() makes it.
+  bool has(const Plan& inside) const { return by_text_.contains(to_text(inside)); }
 
   const std::deque<KnownPlan>& all() const { return plans_; }
   /// Null: none was asked.

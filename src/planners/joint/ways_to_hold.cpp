@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <ranges>
 #include <span>
 #include <utility>
@@ -49,7 +50,8 @@ std::vector<bool> ask_for_fastest(const PlanRequest& request, KnownPlans& known,
                                   double& fastest) {
   std::vector<ByFewParts> told(plans.size());
   at_once(plans.size(), static_cast<std::size_t>(request.num_threads), [&](std::size_t p) {
-    if (!known.has(plans[p])) told[p] = by_few_parts(request, plans[p]);
+    const std::optional<Plan> inside = known.in_space(plans[p]);
+    if (inside && !known.has(*inside)) told[p] = by_few_parts(request, *inside);
   });
   const auto about = [&](std::size_t p) { return told[p].about_seconds.value_or(0.0); };
   std::vector<std::size_t> fitting;
