@@ -11,9 +11,9 @@ namespace strata {
 
 bool takes_passes_in_turn(const Plan& plan) {
   const Schedule& schedule = plan.schedule;
-  const bool is_in_turn =
-      schedule.kind == ScheduleKind::one_forward_one_backward || schedule.kind == ScheduleKind::interleaved;
-  return is_in_turn && schedule.sub_batches == 1 && !schedule.cross_pass;
+  if (schedule.sub_batches > 1 || schedule.cross_pass) return false;
+  if (schedule.kind == ScheduleKind::interleaved) return schedule.micro_batches % axis_size(plan.mesh, "stage") == 0;
+  return schedule.kind == ScheduleKind::one_forward_one_backward;
 }
 
 double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> stages, std::span<const double> messages,

@@ -10,7 +10,8 @@
 
 namespace strata {
 
-/// @p plan takes its passes in that order: 1f1b and interleaved, each of one sub-batch.
+/// @p plan takes its passes in that order: 1f1b, and interleaved stages whose places divide the micro-batches, each of
+/// one sub-batch.
 bool takes_passes_in_turn(const Plan& plan);
 
 /// Seconds until the first place has ended its last pass, each place taking its own in order, and each pass behind the

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "config/sweep.hpp"
+#include "planners/pipelines/passes_in_turn.hpp"
 #include "planners/pipelines/step_bound.hpp"
 #include "predict/plan_evaluation.hpp"
 #include "predict/prepared_point.hpp"
@@ -277,6 +278,22 @@ TEST(ParallelDegrees, BoundsRefuseWhatCannotBeEachTime) {
     EXPECT_THAT(user_error([&] { bounds.kernel_seconds({.places = 3, .chunks = chunks}, open.base); }),
                 HasSubstr("3 stages are neither whole nodes nor an even part of one, of 1 nodes x 8 ranks"));
   }
+}
+
+/// Interleaved stages that places do not divide the micro-batches of have no order, and no time that it takes.
+TEST(ParallelDegrees, PassesAreTakenInTurnWherePlacesDivideMicroBatches) {
+  Plan plan{.mesh = {.nodes = 1, .ranks_per_node = 2, .axes = {{"stage", 2}}}};
+  plan.stages.count = 4;
+  plan.schedule.kind = ScheduleKind::interleaved;
+  for (const int micro_batches : {1, 2, 3, 4}) {
+    plan.schedule.micro_batches = micro_batches;
+    EXPECT_EQ(takes_passes_in_turn(plan), micro_batches % 2 == 0) << micro_batches;
+  }
+  plan.schedule.kind = ScheduleKind::one_forward_one_backward;
+  plan.schedule.micro_batches = 3;
+  EXPECT_TRUE(takes_passes_in_turn(plan));
+  plan.schedule.sub_batches = 2;
+  EXPECT_FALSE(takes_passes_in_turn(plan));
 }
 
 TEST(ParallelDegrees, WithoutCostsSeveralAreNotCompared) {
