@@ -36,6 +36,7 @@ struct PricedInstruction {
   std::string name{};  ///< of the operator or bucket that it belongs to
   Phase phase = Phase::forward;
   int micro_batch = 0;  ///< counted over sub-batches
+  int stream = 0;
   bool is_collective = false;
   Collective collective = Collective::all_reduce;
   Placement place{};            ///< ranks of a collective

@@ -368,8 +368,11 @@ PricedStep PlanEvaluation::price(const Plan& plan, const ModelGraph& part) const
   const std::vector<bool> held_up = are_holding_up_kernels(program);
   for (std::size_t i = 0; i < program.body.size(); ++i) {
     const Instruction& in = program.body[i];
-    PricedInstruction& row = priced.instructions.emplace_back(PricedInstruction{
-        .name = in.name, .phase = in.phase, .micro_batch = in.micro_batch, .is_collective = in.is_collective()});
+    PricedInstruction& row = priced.instructions.emplace_back(PricedInstruction{.name = in.name,
+                                                                                .phase = in.phase,
+                                                                                .micro_batch = in.micro_batch,
+                                                                                .stream = in.stream,
+                                                                                .is_collective = in.is_collective()});
     if (!row.is_collective) {
       row.seconds = costs().kernel(program, in).seconds;
       continue;

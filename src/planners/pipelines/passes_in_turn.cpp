@@ -17,11 +17,11 @@ bool takes_passes_in_turn(const Plan& plan) {
 }
 
 double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> stages, std::span<const double> messages,
-                                 bool sends_behind_kernels) {
+                                 bool has_one_stream, bool sends_behind_kernels) {
   const auto num_stages = static_cast<int>(stages.size()), micro_batches = plan.schedule.micro_batches;
   const int num_places = axis_size(plan.mesh, "stage");
   constexpr double not_yet = -1.0;
-  // When what a stage needs of a micro-batch is there, forward and backward: [stage * M + micro-batch].
+  // When the neighbour has what a stage needs of a micro-batch, forward and backward: [stage * M + micro-batch].
   std::vector<double> input(stages.size() * static_cast<std::size_t>(micro_batches), not_yet);
   std::vector<double> gradient = input;
   const auto at = [&](int stage, int m) {
@@ -31,30 +31,43 @@ double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> s
   struct Place {
     std::vector<PipelinePass> passes;
     std::size_t next = 0;
-    double free = 0.0;
+    double free = 0.0;         ///< its kernels have ended,
+    double free_before = 0.0;  ///< those before its last pass,
+    double sent = 0.0;         ///< and its collectives
   };
   std::vector<Place> places;
   for (int place = 0; place < num_places; ++place) {
     places.push_back({.passes = pipeline_passes(place_in_pipeline(plan, place))});
   }
+  /// When the message that @p pass reads has come. Its receive is posted as lower/step/stage_messages has it: before
+  /// the pass ahead of it, or, a forward's behind a backward, behind that one.
+  const auto comes = [&](const Place& place, const PipelinePass& pass, int stage) {
+    if (stage == (pass.is_forward ? 0 : num_stages - 1)) return 0.0;
+    const bool is_posted_behind = pass.is_forward && place.next > 0 && !place.passes[place.next - 1].is_forward;
+    const double sent = (pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)];
+    return std::max(sent, is_posted_behind ? place.free : place.free_before) +
+           messages[static_cast<std::size_t>(pass.is_forward ? stage : stage + 1)];
+  };
   const auto take = [&](Place& place, const PipelinePass& pass, int stage) {
     const PassPrices& of_stage = stages[static_cast<std::size_t>(stage)].passes;
     const std::size_t which = pass.micro_batch == 0 ? 0 : 1;
-    const double there = (pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)];
-    if (there == not_yet) return false;
+    if ((pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)] == not_yet) return false;
+    const double there = comes(place, pass, stage);
     const PassPrice& seconds = (pass.is_forward ? of_stage.forward : of_stage.backward)[which];
+    place.free_before = place.free;
     // What runs again may do so before the gradient comes.
     if (!pass.is_forward) place.free += of_stage.again[which].occupied();
     double left = there + seconds.collectives;
     if (seconds.has_kernels) {
-      place.free = std::max(place.free, there + seconds.ahead) + seconds.occupied();
+      const double sends_from = has_one_stream ? std::max(place.sent, there) : there;
+      place.free = std::max(place.free, seconds.ahead > 0.0 ? sends_from + seconds.ahead : there) + seconds.occupied();
       left = place.free + seconds.behind;
+      if (seconds.collectives > 0.0) place.sent = left - seconds.last_kernels;
     }
     if (pass.is_forward && stage + 1 < num_stages) {
-      input[at(stage + 1, pass.micro_batch)] = left + messages[static_cast<std::size_t>(stage) + 1];
+      input[at(stage + 1, pass.micro_batch)] = left;
     } else if (!pass.is_forward && stage > 0) {
-      gradient[at(stage - 1, pass.micro_batch)] =
-          (sends_behind_kernels ? left : there) + messages[static_cast<std::size_t>(stage)];
+      gradient[at(stage - 1, pass.micro_batch)] = sends_behind_kernels ? left : there;
     }
     return true;
   };

@@ -15,11 +15,14 @@ namespace strata {
 bool takes_passes_in_turn(const Plan& plan);
 
 /// Seconds until the first place has ended its last pass, each place taking its own in order, and each pass behind the
-/// one of the stage before it, or in backward behind it.
+/// one of the stage before it, or in backward behind it. A message is waited for where the Program has its receive: so
+/// that it travels under the pass before the one that reads it, or, a forward's behind a backward, between the two.
 /// @param stages of @p plan, which takes its passes in turn.
 /// @param messages seconds, by stage, from or to the one before it.
+/// @param has_one_stream see OperatorsPrices: what a pass sends before its first kernel goes behind all that the one
+/// before it at its place sends, and neither has kernels meanwhile.
 /// @param sends_behind_kernels else a message leaves before the gradients of weights are made.
 double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> stages, std::span<const double> messages,
-                                 bool sends_behind_kernels);
+                                 bool has_one_stream, bool sends_behind_kernels);
 
 }  // namespace strata

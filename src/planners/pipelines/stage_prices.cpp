@@ -1,6 +1,7 @@
 #include "planners/pipelines/stage_prices.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace strata {
@@ -9,10 +10,15 @@ namespace {
 /// Adds what the instructions of @p step take to the prices of what they belong to.
 void add_instructions(const PricedStep& step, int sub_batches, OperatorsPrices& prices,
                       std::map<std::string, double, std::less<>>& updates) {
+  std::optional<int> stream;  // of collectives
   for (const PricedInstruction& in : step.instructions) {
     if (in.phase == Phase::update) updates[in.name] += in.seconds;
     const bool is_pass = in.phase == Phase::forward || in.phase == Phase::recompute || in.phase == Phase::backward;
     if (!is_pass || (in.is_collective && !in.holds_up_kernels)) continue;
+    if (in.is_collective) {
+      prices.has_one_stream = prices.has_one_stream && stream.value_or(in.stream) == in.stream;
+      stream = in.stream;
+    }
     PassPrices& passes = prices.passes[in.name.substr(0, in.name.find('/'))];
     auto& of_phase = in.phase == Phase::forward     ? passes.forward
                      : in.phase == Phase::recompute ? passes.again

@@ -22,18 +22,20 @@ namespace strata {
 struct PassPrice {
   double kernels = 0.0, collectives = 0.0;
   double ahead = 0.0, behind = 0.0;  ///< of the collectives: those before its first kernel, and behind its last
+  double last_kernels = 0.0;         ///< those behind its last collective
   bool has_kernels = false;
 
   void append(const PassPrice& next) {
     ahead += has_kernels ? 0.0 : next.ahead;
     behind = next.has_kernels ? next.behind : behind + next.collectives;
+    last_kernels = next.collectives > 0.0 ? next.last_kernels : last_kernels + next.last_kernels;
     has_kernels = has_kernels || next.has_kernels;
     kernels += next.kernels;
     collectives += next.collectives;
   }
   void append(double seconds, bool is_collective) {
     append(is_collective ? PassPrice{.collectives = seconds, .ahead = seconds, .behind = seconds}
-                         : PassPrice{.kernels = seconds, .has_kernels = true});
+                         : PassPrice{.kernels = seconds, .last_kernels = seconds, .has_kernels = true});
   }
   double whole() const { return kernels + collectives; }
   /// Of the rank: what stands at its ends runs under other passes.
@@ -72,6 +74,7 @@ struct OperatorsPrices {
   std::vector<const std::vector<KeptForBackward>*> kept_of;
   std::vector<double> update_seconds;  ///< by parameter of the model
   double overhead_seconds = 0.0;       ///< of a step
+  bool has_one_stream = true;          ///< of collectives that hold up kernels: each runs behind the one before it
   bool is_known = false;               ///< else nothing of it lowers
 };
 

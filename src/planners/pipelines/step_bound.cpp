@@ -195,7 +195,9 @@ double StepBounds::seconds(const ParallelDegrees& degrees, const Plan& plan, con
     if (sends_behind_kernels) drain += of_stages[place].passes.backward[1].whole() + messages[place + 1];
   }
   if (takes_passes_in_turn(plan)) {
-    bound = std::max(bound, seconds_of_passes_in_turn(plan, of_stages, messages, sends_behind_kernels) + first_update);
+    bound = std::max(bound,
+                     seconds_of_passes_in_turn(plan, of_stages, messages, prices.has_one_stream, sends_behind_kernels) +
+                         first_update);
   }
   return bound + prices.overhead_seconds;
 }

@@ -108,6 +108,17 @@ class Setting {
     return find_planner("3d").plan(asked);
   }
 
+  /// The mode has nothing to choose.
+  Plan plan_of(const ParallelDegrees& degrees) const {
+    PlanRequest fixed = request({{"stages", std::int64_t{degrees.stages()}},
+                                 {"chunks", std::int64_t{degrees.chunks}},
+                                 {"tensor", std::int64_t{degrees.tensor}},
+                                 {"sum", std::string(to_string(degrees.sum))}},
+                                nullptr);
+    fixed.base.schedule.micro_batches = degrees.micro_batches;
+    return find_planner("3d").plan(fixed);
+  }
+
   /// All that the mode does not refuse where it has nothing to choose. @param micro_batches counts to be looked at.
   std::vector<Combination> all(const PlanEvaluation& evaluate, const std::vector<int>& micro_batches) const {
     const int ranks = base_.mesh.num_ranks();
@@ -121,21 +132,15 @@ class Setting {
             for (const int count : micro_batches) {
               if (tensor == 1 && sum == PartialSums::all_reduce) continue;
               if (places == 1 && chunks > 1) continue;
-              PlanRequest fixed = request({{"stages", std::int64_t{places * chunks}},
-                                           {"chunks", std::int64_t{chunks}},
-                                           {"tensor", std::int64_t{tensor}},
-                                           {"sum", std::string(to_string(sum))}},
-                                          nullptr);
-              fixed.base.schedule.micro_batches = count;
+              const ParallelDegrees degrees{
+                  .places = places, .chunks = chunks, .tensor = tensor, .sum = sum, .micro_batches = count};
               Plan plan;
               try {
-                plan = find_planner("3d").plan(fixed);
+                plan = plan_of(degrees);
               } catch (const Unsupported&) {
                 continue;
               }
               const Evaluation simulated = evaluate(plan);
-              const ParallelDegrees degrees{
-                  .places = places, .chunks = chunks, .tensor = tensor, .sum = sum, .micro_batches = count};
               if (simulated.step_seconds == 0.0) {
                 EXPECT_THAT(simulated.missing, HasSubstr("cannot be lowered")) << in_words(degrees, ranks);
                 continue;
@@ -294,6 +299,27 @@ TEST(ParallelDegrees, PassesAreTakenInTurnWherePlacesDivideMicroBatches) {
   EXPECT_TRUE(takes_passes_in_turn(plan));
   plan.schedule.sub_batches = 2;
   EXPECT_FALSE(takes_passes_in_turn(plan));
+}
+
+/// Where nothing is summed over replicas, and links are slow: messages that no pass runs under, and collectives at the
+/// ends of passes one after another, are half of the step.
+TEST(ParallelDegrees, BoundsOfPipelinesAreWhatTheyTake) {
+  const Setting setting({"cluster=titan-pcie", "train.dtype=fp32", "train.micro_batches=16", "train.global_batch=16"});
+  const PlanEvaluation evaluate(setting.point(), file);
+  const PlanRequest open = setting.request({}, &evaluate);
+  StepBounds bounds(open);
+  for (const int places : {2, 4}) {
+    for (const int chunks : {1, 2}) {
+      for (const PartialSums sum : {PartialSums::scatter, PartialSums::all_reduce}) {
+        const ParallelDegrees degrees{
+            .places = places, .chunks = chunks, .tensor = 8 / places, .sum = sum, .micro_batches = 16};
+        const Plan plan = setting.plan_of(degrees);
+        const double simulated = evaluate(plan).step_seconds, at_least = bounds.seconds(degrees, plan);
+        EXPECT_LE(at_least, simulated) << in_words(degrees, 8);
+        EXPECT_GE(at_least, 0.999 * simulated) << in_words(degrees, 8);
+      }
+    }
+  }
 }
 
 TEST(ParallelDegrees, WithoutCostsSeveralAreNotCompared) {
