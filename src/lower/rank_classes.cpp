@@ -20,6 +20,7 @@
 #include "lower/order/step_shape.hpp"
 #include "lower/rank_model.hpp"
 #include "lower/rank_signature.hpp"
+#include "lower/unsupported.hpp"
 #include "partition/operator_splitting.hpp"
 #include "partition/sample_parts.hpp"
 #include "partition/shards.hpp"
@@ -228,6 +229,7 @@ std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph) {
   if (has_layouts(plan.mesh)) return fullest_laid_out_ranks(plan, graph, rank_model(plan, graph, 0));
   if (pyramid_of(plan.mesh)) return rank_classes(plan, graph).representatives;
   const SplitModel split = split_operators(plan, graph, resolve(plan, graph));
+  refuse_what_is_missing(plan, split.graph, split.decisions);
   const LayoutCollectives none;
   const std::vector<Stage> stages = cut_into_stages(split.graph, plan.stages);
   const std::vector<RecomputedRegion> regions = recomputed_regions(split.graph, split.decisions, none, stages);

@@ -2,6 +2,7 @@
 /// What few blocks tell of many: never more than the whole Programs need, and nearly as much.
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <tuple>
@@ -163,6 +164,22 @@ TEST(PlanMemory, OfAFullPipelineIsThatOfAllItsMicroBatches) {
   }
   EXPECT_EQ(compared, 4 * 4 * (2 + 4 + 2 + 4));
   EXPECT_GT(num_alive_less, 0) << "first fit packs everything";
+}
+
+/// With the words of lowering, before ranks are told apart by orders that there are not.
+TEST(PlanMemory, WhatCannotBeLoweredIsRefused) {
+  const ModelGraph graph =
+      build_model({.name = "gpt", .layers = 8, .hidden = 32, .heads = 4, .vocabulary = 64, .sequence_length = 8});
+  Plan base = asked(16, 4);
+  base.schedule.micro_batches = 4;
+  Plan plan =
+      planned(find_planner("interleaved"), graph, base, {{"stages", std::int64_t{4}}, {"chunks", std::int64_t{2}}});
+  plan.global_batch = 12;
+  plan.schedule.micro_batches = 3;
+  const auto refuses = ::testing::HasSubstr("3 micro-batches on 2 ranks a pipeline");
+  EXPECT_THAT(refusal([&] { plan_memory(plan, graph, some_workspace); }), refuses);
+  EXPECT_THAT(refusal([&] { least_memory_by_place(plan, graph, some_workspace); }), refuses);
+  EXPECT_THAT(refusal([&] { live_memory_by_place(plan, graph, some_workspace); }), refuses);
 }
 
 /// All micro-batches of gpipe are in flight, and each of them keeps as much: what few tell is all that is alive.
