@@ -31,9 +31,9 @@ double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> s
   struct Place {
     std::vector<PipelinePass> passes;
     std::size_t next = 0;
-    double free = 0.0;         ///< its kernels have ended,
-    double free_before = 0.0;  ///< those before its last pass,
-    double sent = 0.0;         ///< and its collectives
+    double free = 0.0;         ///< when its kernels have ended
+    double free_before = 0.0;  ///< when those before its last pass have
+    double sent = 0.0;         ///< when its collectives have ended
   };
   std::vector<Place> places;
   for (int place = 0; place < num_places; ++place) {
@@ -44,8 +44,8 @@ double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> s
   const auto comes = [&](const Place& place, const PipelinePass& pass, int stage) {
     if (stage == (pass.is_forward ? 0 : num_stages - 1)) return 0.0;
     const bool is_posted_behind = pass.is_forward && place.next > 0 && !place.passes[place.next - 1].is_forward;
-    const double sent = (pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)];
-    return std::max(sent, is_posted_behind ? place.free : place.free_before) +
+    const double left = (pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)];
+    return std::max(left, is_posted_behind ? place.free : place.free_before) +
            messages[static_cast<std::size_t>(pass.is_forward ? stage : stage + 1)];
   };
   const auto take = [&](Place& place, const PipelinePass& pass, int stage) {
@@ -59,10 +59,13 @@ double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> s
     if (!pass.is_forward) place.free += of_stage.again[which].occupied();
     double left = there + seconds.collectives;
     if (seconds.has_kernels) {
-      const double sends_from = has_one_stream ? std::max(place.sent, there) : there;
-      place.free = std::max(place.free, seconds.ahead > 0.0 ? sends_from + seconds.ahead : there) + seconds.occupied();
+      const bool is_sent_first = seconds.ahead > 0.0;
+      const double sent_first = (has_one_stream ? std::max(place.sent, there) : there) + seconds.ahead;
+      place.free = std::max(place.free, is_sent_first ? sent_first : there) + seconds.occupied();
       left = place.free + seconds.behind;
-      if (seconds.collectives > 0.0) place.sent = left - seconds.last_kernels;
+      if (is_sent_first) place.sent = sent_first;
+      const bool sends_behind_a_kernel = seconds.last_kernels < seconds.kernels;
+      if (sends_behind_a_kernel) place.sent = left - seconds.last_kernels;
     }
     if (pass.is_forward && stage + 1 < num_stages) {
       input[at(stage + 1, pass.micro_batch)] = left;

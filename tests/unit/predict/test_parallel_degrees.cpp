@@ -301,8 +301,34 @@ TEST(ParallelDegrees, PassesAreTakenInTurnWherePlacesDivideMicroBatches) {
   EXPECT_FALSE(takes_passes_in_turn(plan));
 }
 
-/// Where nothing is summed over replicas, and links are slow: messages that no pass runs under, and collectives at the
-/// ends of passes one after another, are half of the step.
+/// Three micro-batches through three places, of which the others take no time. The first one is a forward until 10, 20
+/// and 30. Behind that the first backward's collective, from 20 to 21, runs under the last forward; what is run again
+/// ends at 40, its kernel at 41. The second one's gradient is received behind the forwards: its collective takes from
+/// 30 to 60, beside what runs again, and the third one's to 90.
+TEST(ParallelDegrees, CollectivesBeforeKernelsRunUnderEarlierKernels) {
+  Plan plan{.mesh = {.nodes = 1, .ranks_per_node = 3, .axes = {{"stage", 3}}}};
+  plan.stages.count = 3;
+  plan.schedule = {.kind = ScheduleKind::one_forward_one_backward, .micro_batches = 3};
+  std::vector<StagePrice> stages(3);
+  for (const std::size_t which : {std::size_t{0}, std::size_t{1}}) {
+    for (StagePrice& stage : stages) {
+      stage.passes.forward[which].append(0.0, false);
+      stage.passes.backward[which].append(0.0, false);
+    }
+    PassPrices& first = stages.front().passes;
+    first.forward[which] = first.again[which] = first.backward[which] = {};
+    first.forward[which].append(10.0, false);
+    first.again[which].append(10.0, false);
+    first.backward[which].append(which == 0 ? 1.0 : 30.0, true);
+    first.backward[which].append(1.0, false);
+  }
+  const std::vector<double> messages(3);
+  EXPECT_EQ(seconds_of_passes_in_turn(plan, stages, messages, true, true), 91.0);
+  EXPECT_EQ(seconds_of_passes_in_turn(plan, stages, messages, false, true), 72.0);
+}
+
+/// Where nothing is summed over replicas, all of a step is in its bound, over slow links too: passes, messages that no
+/// pass runs under, and collectives of neighbouring passes one after another.
 TEST(ParallelDegrees, BoundsOfPipelinesAreWhatTheyTake) {
   const Setting setting({"cluster=titan-pcie", "train.dtype=fp32", "train.micro_batches=16", "train.global_batch=16"});
   const PlanEvaluation evaluate(setting.point(), file);
