@@ -29,7 +29,7 @@ RankClasses rank_classes(const Plan& plan, const ModelGraph& graph, std::span<co
 /// data axis alone differ in bytes by the shards that are held until the next step and by those of gradients that are
 /// kept then, which the step's order tells; for each such moment the rank with most of both is among these, once. To
 /// lower all of them instead would take a thousand Programs where whole tensors are dealt to a thousand ranks.
-/// @throws Unsupported as lowering does.
+/// @throws Unsupported where refuse_what_is_missing() does.
 std::vector<int> fullest_ranks(const Plan& plan, const ModelGraph& graph);
 
 }  // namespace strata

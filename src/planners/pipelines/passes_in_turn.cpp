@@ -39,20 +39,20 @@ double seconds_of_passes_in_turn(const Plan& plan, std::span<const StagePrice> s
   for (int place = 0; place < num_places; ++place) {
     places.push_back({.passes = pipeline_passes(place_in_pipeline(plan, place))});
   }
-  /// When the message that @p pass reads has come. Its receive is posted as lower/step/stage_messages has it: before
-  /// the pass ahead of it, or, a forward's behind a backward, behind that one.
-  const auto comes = [&](const Place& place, const PipelinePass& pass, int stage) {
+  /// When the message that @p pass reads has come, which is made at @p made. Its receive is posted as
+  /// lower/step/stage_messages has it: before the pass ahead of it, or, a forward's behind a backward, behind that one.
+  const auto comes = [&](const Place& place, const PipelinePass& pass, int stage, double made) {
     if (stage == (pass.is_forward ? 0 : num_stages - 1)) return 0.0;
     const bool is_posted_behind = pass.is_forward && place.next > 0 && !place.passes[place.next - 1].is_forward;
-    const double left = (pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)];
-    return std::max(left, is_posted_behind ? place.free : place.free_before) +
+    return std::max(made, is_posted_behind ? place.free : place.free_before) +
            messages[static_cast<std::size_t>(pass.is_forward ? stage : stage + 1)];
   };
   const auto take = [&](Place& place, const PipelinePass& pass, int stage) {
     const PassPrices& of_stage = stages[static_cast<std::size_t>(stage)].passes;
     const std::size_t which = pass.micro_batch == 0 ? 0 : 1;
-    if ((pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)] == not_yet) return false;
-    const double there = comes(place, pass, stage);
+    const double made = (pass.is_forward ? input : gradient)[at(stage, pass.micro_batch)];
+    if (made == not_yet) return false;
+    const double there = comes(place, pass, stage, made);
     const PassPrice& seconds = (pass.is_forward ? of_stage.forward : of_stage.backward)[which];
     place.free_before = place.free;
     // What runs again may do so before the gradient comes.
