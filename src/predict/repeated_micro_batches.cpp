@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "ir/program/repetition.hpp"
 #include "lower/fewer_micro_batches.hpp"
+#include "predict/classes_that_meet.hpp"
 #include "sim/steady_state.hpp"
 
 namespace strata::predict {
@@ -48,8 +49,7 @@ struct ClassEvents {
 /// Compares micro-batches of one plan.
 class Comparison {
  public:
-  Comparison(const ComparedMicroBatches& compared, double period_seconds)
-      : compared_(compared), period_ns_(period_seconds * 1e9) {}
+  explicit Comparison(const ComparedMicroBatches& compared) : compared_(compared) {}
 
   /// By how much each micro-batch is later than the one before; nothing: they do not repeat.
   std::optional<double> pace_ns(const ClassEvents& of_class) const {
@@ -70,9 +70,8 @@ class Comparison {
         end_ns = std::max(end_ns, event->end_ns);
       }
     }
-    const double pace_ns = exchanges(*of_class.program, instructions.front())
-                               ? period_ns_
-                               : static_cast<double>(events[1].front()->begin_ns - events[0].front()->begin_ns);
+    const auto later_ns = static_cast<double>(events.back().front()->begin_ns - events.front().front()->begin_ns);
+    const double pace_ns = later_ns / static_cast<double>(events.size() - 1);
     for (std::size_t m = 1; m < events.size(); ++m) {
       const auto is_later = [&](const TimelineEvent* later, const TimelineEvent* earlier) {
         return is_later_by(pace_ns, *later, *earlier);
@@ -105,12 +104,6 @@ class Comparison {
     return repeats && !compared.front().empty() ? compared : ByMicroBatch{};
   }
 
-  /// A rank that exchanges nothing in a micro-batch, as one without samples may, waits for nobody and goes at its own
-  /// pace.
-  static bool exchanges(const Program& program, std::span<const std::size_t> of_micro_batch) {
-    return std::ranges::any_of(of_micro_batch, [&](std::size_t i) { return program.body[i].is_collective(); });
-  }
-
   static bool is_later_by(double pace_ns, const TimelineEvent& later, const TimelineEvent& earlier) {
     const auto begins = static_cast<double>(later.begin_ns - earlier.begin_ns);
     const auto ends = static_cast<double>(later.end_ns - earlier.end_ns);
@@ -128,8 +121,16 @@ class Comparison {
   }
 
   ComparedMicroBatches compared_;
-  double period_ns_;
 };
+
+/// Those of micro-batch @p m.
+std::vector<const Instruction*> instructions_of(const ClassEvents& of_class, int m) {
+  std::vector<const Instruction*> of_one;
+  for (std::size_t i = 0; i < of_class.micro_batches.size(); ++i) {
+    if (of_class.micro_batches[i] == m) of_one.push_back(&of_class.program->body[i]);
+  }
+  return of_one;
+}
 
 /// Of a step of few micro-batches.
 struct SimulatedFew {
@@ -232,8 +233,9 @@ bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared
   if (simulation.period_steps != 1) return false;
   std::map<int, std::vector<TimelineEvent>> by_representative;
   for (const TimelineEvent& event : simulation.events) by_representative[event.rank].push_back(event);
-  const Comparison comparison(compared, period_seconds);
-  double slowest_ns = 0.0;
+  const Comparison comparison(compared);
+  std::vector<double> paces_ns;                         // by class
+  std::vector<std::vector<const Instruction*>> of_one;  // by class
   for (std::size_t c = 0; c < lowered.programs.size(); ++c) {
     std::vector<TimelineEvent>& events = by_representative[lowered.programs[c].rank];
     for (TimelineEvent& event : events) {
@@ -242,16 +244,22 @@ bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared
       event.end_ns += zero_ns;
     }
     const Program& program = lowered.programs[c];
-    const std::optional<double> pace_ns =
-        comparison.pace_ns({.program = &program,
-                            .micro_batches = micro_batches_of(program, plan.schedule.sub_batches),
-                            .events = events,
-                            .steady_step = simulation.steady_step});
+    const ClassEvents of_class{.program = &program,
+                               .micro_batches = micro_batches_of(program, plan.schedule.sub_batches),
+                               .events = events,
+                               .steady_step = simulation.steady_step};
+    const std::optional<double> pace_ns = comparison.pace_ns(of_class);
     if (!pace_ns) return false;
-    slowest_ns = std::max(slowest_ns, *pace_ns);
+    paces_ns.push_back(*pace_ns);
+    of_one.push_back(instructions_of(of_class, compared.first));
+  }
+  // Ranks that neither exchange anything in a micro-batch nor share NICs wait for each other in the end alone.
+  const std::vector<std::size_t> met = classes_that_meet(lowered, plan.mesh.ranks_per_node, of_one);
+  for (std::size_t c = 0; c < paces_ns.size(); ++c) {
+    if (std::abs(paces_ns[c] - paces_ns[met[c]]) > rounding_ns) return false;
   }
   // Behind the last micro-batch all wait for the slowest.
-  return std::abs(slowest_ns - period_seconds * 1e9) <= rounding_ns;
+  return std::abs(std::ranges::max(paces_ns) - period_seconds * 1e9) <= rounding_ns;
 }
 
 std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const CostModel& costs) {

@@ -67,6 +67,14 @@ int period_of(const SimulationResult& result, int num_steps) {
   return 0;
 }
 
+void find_period(SimulationResult& result, int num_steps) {
+  result.period_steps = period_of(result, num_steps);
+  if (result.period_steps > 0 || result.steady_step == 0) return;
+  --result.steady_step;
+  result.period_steps = period_of(result, num_steps);
+  if (result.period_steps == 0) ++result.steady_step;
+}
+
 SimulationResult simulate_steady(const Job& job, const CostModel& costs, const SimulationOptions& options) {
   const int around = steps_around(job);
   if (around == 0) return simulate(job, costs, options);
@@ -74,8 +82,12 @@ SimulationResult simulate_steady(const Job& job, const CostModel& costs, const S
   for (int doubling = 0;; ++doubling) {
     more.num_steps = options.num_steps + (around << doubling);
     SimulationResult result = simulate(job, costs, more);
-    result.period_steps = options.noise > 0.0 ? 0 : period_of(result, options.num_steps);
-    if (result.period_steps > 0 || options.noise > 0.0 || doubling == num_doublings) return result;
+    if (options.noise > 0.0) {
+      result.period_steps = 0;
+      return result;
+    }
+    find_period(result, options.num_steps);
+    if (result.period_steps > 0 || doubling == num_doublings) return result;
   }
 }
 

@@ -19,6 +19,10 @@ SimulationResult simulate_steady(const Job& job, const CostModel& costs, const S
 /// last @p num_steps of them and at least two periods; 0: none that there are enough steps for.
 int period_of(const SimulationResult& result, int num_steps);
 
+/// Sets SimulationResult::period_steps. Where all steps repeat but the steady one, the one before is the steady one: no
+/// other begins while the last step ends, so that its transfers may have the NICs to themselves and it is quicker.
+void find_period(SimulationResult& result, int num_steps);
+
 /// Of the slowest class, the mean over a period; over the steady step alone where none was found.
 double steady_step_seconds(const SimulationResult& result);
 

@@ -170,9 +170,15 @@ class StagedOperators {
       differences.push_back(peaks_[p] - closed_form(operators, found, p));
     }
     const auto fitted_by_all = [&](const std::vector<std::int64_t>& corrections) {
-      PlanWithStates by_few = fitted(operators, fittings, corrections, PeaksOf::few);
-      const bool is_done = fits(by_few) || by_few.seconds > most_seconds_ || last_word_ == PeaksOf::few;
-      return is_done ? by_few : fitted(operators, fittings, corrections, PeaksOf::all);
+      std::vector<Progress> places(graphs_.size());
+      for (std::size_t p = 0; p < graphs_.size(); ++p) places[p].correction = corrections[p];
+      PlanWithStates by_few = fitted(operators, fittings, places, PeaksOf::few);
+      if (fits(by_few) || by_few.seconds > most_seconds_ || last_word_ == PeaksOf::few) return by_few;
+      // All Programs need no less: what few let fit is asked again, and what they do not does not fit.
+      for (Progress& place : places) {
+        place = {.correction = place.fitting.value_or(place.correction), .failing = place.failing};
+      }
+      return fitted(operators, fittings, places, PeaksOf::all);
     };
     PlanWithStates from_replicas = fitted_by_all(differences);
     PlanWithStates from_nothing = fitted_by_all(std::vector<std::int64_t>(graphs_.size(), 0));
@@ -197,13 +203,11 @@ class StagedOperators {
   };
 
   /// One Program tells of all places. Each place's correction is halved between one that fits and one that does not;
-  /// the plan that needs least has the last word. @param corrections by place: the first.
+  /// the plan that needs least has the last word.
   PlanWithStates fitted(const std::deque<OperatorChoices>& operators,
-                        std::span<const std::unique_ptr<Fitting>> fittings,
-                        const std::vector<std::int64_t>& corrections, PeaksOf lowered) {
+                        std::span<const std::unique_ptr<Fitting>> fittings, std::vector<Progress>& places,
+                        PeaksOf lowered) {
     constexpr int most_programs = 5;
-    std::vector<Progress> places(graphs_.size());
-    for (std::size_t p = 0; p < graphs_.size(); ++p) places[p].correction = corrections[p];
     const auto is_done = [](const Progress& place) { return place.is_done; };
     for (int i = 0; i < most_programs && !std::ranges::all_of(places, is_done); ++i) {
       std::vector<Found> found;

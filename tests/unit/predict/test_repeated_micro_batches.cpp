@@ -141,6 +141,7 @@ TEST(RepeatedMicroBatches, TellWhatTheWholeStepTakes) {
       {"zero1", {}},
       {"amsp", {"strategy.p=1x1", "strategy.g=1x1", "strategy.os=8x1"}, 19, 1},
       {"zero3", {}, 19, 4},
+      {"amsp", {"strategy.p=4x1", "strategy.g=4x1", "strategy.os=8x1"}, 19, 4},  // of two groups one has none
       {"zero2", {}},
       {"zero3", {}},
       {"zeropp", {}},
@@ -208,6 +209,24 @@ TEST(RepeatedMicroBatches, TheSlowestRanksTakeAsLongAsTheyAddToTheStep) {
     few.period_seconds += off;
     EXPECT_FALSE(few.repeats()) << off;
   }
+}
+
+/// The same, but parameters are gathered from all.
+TEST(RepeatedMicroBatches, RanksThatExchangeSomethingHaveOnePace) {
+  const auto rank_with_none_gains_on_others = [](const std::string& mode) {
+    Few few(prepared(mode, {}, 19, 4));
+    EXPECT_TRUE(few.repeats()) << mode;
+    const Program& without = few.lowered.programs.back();
+    for (TimelineEvent& event : few.simulation.events) {
+      if (event.rank != without.rank) continue;
+      const std::int64_t gained_ns = 7 * without.body[static_cast<std::size_t>(event.instruction)].micro_batch;
+      event.begin_ns -= gained_ns;
+      event.end_ns -= gained_ns;
+    }
+    return few.repeats();
+  };
+  EXPECT_TRUE(rank_with_none_gains_on_others("ddp"));
+  EXPECT_FALSE(rank_with_none_gains_on_others("zero3"));
 }
 
 TEST(RepeatedMicroBatches, NothingOfTheStepBeforeReachesInToThem) {

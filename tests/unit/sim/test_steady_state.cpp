@@ -44,6 +44,23 @@ TEST(SteadyState, AllStepsThatAreAskedForAreSteady) {
   EXPECT_EQ(period_of(with_seconds(seconds), 4), 0) << "the first of four is unlike the one before";
 }
 
+TEST(SteadyState, TheLastStepMayBeUnlikeAllOthers) {
+  const auto found = [](const std::vector<double>& seconds, int num_steps) {
+    SimulationResult result = with_seconds(seconds);
+    find_period(result, num_steps);
+    return result;
+  };
+  const SimulationResult quicker = found({9, 4, 4, 4, 3}, 1);
+  EXPECT_EQ(quicker.period_steps, 1);
+  EXPECT_EQ(quicker.steady_step, 3);
+  EXPECT_DOUBLE_EQ(steady_step_seconds(quicker), 4.0);
+  EXPECT_EQ(found({9, 4, 4, 4, 4}, 1).steady_step, 4) << "the last that repeats";
+  EXPECT_EQ(found({9, 4, 4, 3}, 1).steady_step, 3) << "too few others";
+  EXPECT_EQ(found({9, 4, 4, 3}, 1).period_steps, 0);
+  EXPECT_EQ(found({9, 4, 4, 4, 3}, 3).period_steps, 0) << "too few for three steady ones";
+  EXPECT_EQ(found({9, 5, 4, 4, 4, 3, 3}, 1).period_steps, 0) << "two are unlike";
+}
+
 TEST(SteadyState, SecondsAreThoseOfAPeriodOfTheSlowestClass) {
   SimulationResult result = with_seconds({9, 3, 4, 3, 4, 3, 4});
   result.period_steps = period_of(result, 1);
