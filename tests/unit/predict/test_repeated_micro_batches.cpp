@@ -217,11 +217,14 @@ TEST(RepeatedMicroBatches, RanksThatExchangeSomethingHaveOnePace) {
     Few few(prepared(mode, {}, 19, 4));
     EXPECT_TRUE(few.repeats()) << mode;
     const Program& without = few.lowered.programs.back();
+    std::vector<std::int64_t> gained_ns;  // by instruction; reductions are those of the passes before them
+    for (const Instruction& in : without.body) {
+      gained_ns.push_back(in.phase == Phase::reduce ? gained_ns.back() : 7 * in.micro_batch);
+    }
     for (TimelineEvent& event : few.simulation.events) {
       if (event.rank != without.rank) continue;
-      const std::int64_t gained_ns = 7 * without.body[static_cast<std::size_t>(event.instruction)].micro_batch;
-      event.begin_ns -= gained_ns;
-      event.end_ns -= gained_ns;
+      event.begin_ns -= gained_ns[static_cast<std::size_t>(event.instruction)];
+      event.end_ns -= gained_ns[static_cast<std::size_t>(event.instruction)];
     }
     return few.repeats();
   };
