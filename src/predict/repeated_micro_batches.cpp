@@ -51,10 +51,10 @@ class Comparison {
  public:
   explicit Comparison(const ComparedMicroBatches& compared) : compared_(compared) {}
 
-  /// By how much each micro-batch is later than the one before; nothing: they do not repeat.
+  /// By how much each micro-batch is later than the one that it repeats; nothing: they do not repeat.
   std::optional<double> pace_ns(const ClassEvents& of_class) const {
-    const ByMicroBatch instructions = compared_instructions(of_class);
-    if (instructions.size() < 2) return std::nullopt;
+    const ByMicroBatch instructions = compared_instructions(*of_class.program, of_class.micro_batches);
+    if (instructions.size() <= apart()) return std::nullopt;
     std::vector<const TimelineEvent*> of_instruction(of_class.program->body.size());
     for (const TimelineEvent& event : of_class.events) {
       if (event.step == of_class.steady_step) of_instruction[static_cast<std::size_t>(event.instruction)] = &event;
@@ -70,16 +70,32 @@ class Comparison {
         end_ns = std::max(end_ns, event->end_ns);
       }
     }
-    const auto later_ns = static_cast<double>(events.back().front()->begin_ns - events.front().front()->begin_ns);
-    const double pace_ns = later_ns / static_cast<double>(events.size() - 1);
-    for (std::size_t m = 1; m < events.size(); ++m) {
+    const std::size_t num_repeated = (events.size() - 1) / apart();
+    const auto later_ns =
+        static_cast<double>(events[num_repeated * apart()].front()->begin_ns - events.front().front()->begin_ns);
+    const double pace_ns = later_ns / static_cast<double>(num_repeated);
+    for (std::size_t m = apart(); m < events.size(); ++m) {
       const auto is_later = [&](const TimelineEvent* later, const TimelineEvent* earlier) {
         return is_later_by(pace_ns, *later, *earlier);
       };
-      if (!std::ranges::equal(events[m], events[m - 1], is_later)) return std::nullopt;
+      if (!std::ranges::equal(events[m], events[m - apart()], is_later)) return std::nullopt;
     }
     const bool is_alone = is_repeated_alone(*of_class.program) || are_alone(of_class, begin_ns, end_ns);
     return is_alone ? std::optional(pace_ns) : std::nullopt;
+  }
+
+  /// What a micro-batch allocates lies where that of the one lies that it repeats.
+  bool addresses_repeat(const Program& program, std::span<const int> micro_batches) const {
+    const ByMicroBatch instructions = compared_instructions(program, micro_batches);
+    if (instructions.size() <= apart()) return false;
+    const auto address_of = [&](int buffer) { return program.buffers[static_cast<std::size_t>(buffer)].offset_bytes; };
+    const auto lie_alike = [&](std::size_t a, std::size_t b) {
+      return std::ranges::equal(program.body[a].allocs, program.body[b].allocs, {}, address_of, address_of);
+    };
+    for (std::size_t m = apart(); m < instructions.size(); ++m) {
+      if (!std::ranges::equal(instructions[m], instructions[m - apart()], lie_alike)) return false;
+    }
+    return true;
   }
 
  private:
@@ -88,20 +104,19 @@ class Comparison {
   /// Instructions of the compared micro-batches, in order; empty where they are not alike.
   using ByMicroBatch = ByMicroBatchOf<std::size_t>;
 
-  ByMicroBatch compared_instructions(const ClassEvents& of_class) const {
-    const Program& program = *of_class.program;
+  ByMicroBatch compared_instructions(const Program& program, std::span<const int> micro_batches) const {
     ByMicroBatch compared(static_cast<std::size_t>(compared_.last - compared_.first + 1));
     for (std::size_t i = 0; i < program.body.size(); ++i) {
-      const int m = of_class.micro_batches[i];
+      const int m = micro_batches[i];
       if (m < compared_.first || m > compared_.last) continue;
       compared[static_cast<std::size_t>(m - compared_.first)].push_back(i);
     }
-    const bool repeats = std::ranges::all_of(compared, [&](const std::vector<std::size_t>& of_one) {
-      return std::ranges::equal(of_one, compared.front(), [&](std::size_t a, std::size_t b) {
-        return are_alike(program.body[a], program.body[b]);
-      });
-    });
-    return repeats && !compared.front().empty() ? compared : ByMicroBatch{};
+    for (std::size_t m = 0; m < compared.size(); ++m) {
+      const auto is_alike = [&](std::size_t a, std::size_t b) { return are_alike(program.body[a], program.body[b]); };
+      const bool repeats = m < apart() || std::ranges::equal(compared[m], compared[m - apart()], is_alike);
+      if (!repeats || compared[m].empty()) return {};
+    }
+    return compared;
   }
 
   static bool is_later_by(double pace_ns, const TimelineEvent& later, const TimelineEvent& earlier) {
@@ -110,36 +125,31 @@ class Comparison {
     return std::abs(begins - pace_ns) <= rounding_ns && std::abs(ends - pace_ns) <= rounding_ns;
   }
 
-  /// Only micro-batches of the same step are under way from @p begin_ns to @p end_ns, those compared and their
-  /// neighbours.
+  std::size_t apart() const { return static_cast<std::size_t>(compared_.apart); }
+
+  /// Only micro-batches of the same step are under way from @p begin_ns to @p end_ns, those compared and what is beside
+  /// them.
   bool are_alone(const ClassEvents& of_class, std::int64_t begin_ns, std::int64_t end_ns) const {
     return std::ranges::none_of(of_class.events, [&](const TimelineEvent& event) {
       if (event.begin_ns >= end_ns || event.end_ns <= begin_ns) return false;
       const int m = of_class.micro_batches[static_cast<std::size_t>(event.instruction)];
-      return event.step != of_class.steady_step || m < compared_.first - 1 || m > compared_.last + 1;
+      return event.step != of_class.steady_step || m < compared_.first - compared_.beside ||
+             m > compared_.last + compared_.beside;
     });
   }
 
   ComparedMicroBatches compared_;
 };
 
-/// Those of micro-batch @p m.
-std::vector<const Instruction*> instructions_of(const ClassEvents& of_class, int m) {
-  std::vector<const Instruction*> of_one;
+/// Those of the micro-batches from @p first on up to @p end.
+std::vector<const Instruction*> instructions_of(const ClassEvents& of_class, int first, int end) {
+  std::vector<const Instruction*> all;
   for (std::size_t i = 0; i < of_class.micro_batches.size(); ++i) {
-    if (of_class.micro_batches[i] == m) of_one.push_back(&of_class.program->body[i]);
+    const int m = of_class.micro_batches[i];
+    if (first <= m && m < end) all.push_back(&of_class.program->body[i]);
   }
-  return of_one;
+  return all;
 }
-
-/// Of a step of few micro-batches.
-struct SimulatedFew {
-  LoweredJob lowered;
-  SimulationResult simulation;
-  const std::vector<SimulatedStep>& steady_step() const {
-    return simulation.steps[static_cast<std::size_t>(simulation.steady_step)];
-  }
-};
 
 /// @throws Unsupported as lowering does.
 SimulatedFew simulated_few(PreparedPoint point, const CostModel& costs, int micro_batches, bool keeps_events) {
@@ -152,55 +162,57 @@ SimulatedFew simulated_few(PreparedPoint point, const CostModel& costs, int micr
   return few;
 }
 
-/// Adding a micro-batch takes each class equally long, and no memory.
-bool adds_the_same_everywhere(const SimulatedFew& few, const SimulatedFew& one_fewer, double period_seconds) {
-  const auto takes_a_period = [&](const SimulatedStep& more, const SimulatedStep& less) {
-    return std::abs(more.step_seconds - less.step_seconds - period_seconds) <= rounding_ns * 1e-9;
-  };
-  return std::ranges::equal(few.steady_step(), one_fewer.steady_step(), takes_a_period) &&
-         std::ranges::equal(few.lowered.programs, one_fewer.lowered.programs, {}, peak_bytes, peak_bytes);
-}
-
-/// Value of a step of @p left_out micro-batches more than @p few has, each of which adds what the last of those does.
+/// Value of a step with @p times as many micro-batches more than @p few has as that has more than @p fewer.
 template <typename Number>
-Number of_all(Number few, Number one_fewer, int left_out) {
-  return few + static_cast<Number>(left_out) * (few - one_fewer);
+Number of_all(Number few, Number fewer, int times) {
+  return few + static_cast<Number>(times) * (few - fewer);
 }
 
-SimulationResult simulation_of_all(const SimulatedFew& few, const SimulatedFew& one_fewer, int left_out) {
+SimulationResult simulation_of_all(const SimulatedFew& few, const SimulatedFew& fewer, int times) {
   SimulationResult all;
   std::vector<SimulatedStep>& step = all.steps.emplace_back(few.steady_step());
   for (std::size_t c = 0; c < step.size(); ++c) {
     for (const auto member : {&SimulatedStep::step_seconds, &SimulatedStep::compute_seconds,
                               &SimulatedStep::communication_seconds, &SimulatedStep::exposed_seconds}) {
-      step[c].*member = of_all(few.steady_step()[c].*member, one_fewer.steady_step()[c].*member, left_out);
+      step[c].*member = of_all(few.steady_step()[c].*member, fewer.steady_step()[c].*member, times);
     }
   }
   const std::vector<double>& by_basis = few.simulation.seconds_by_basis;
   for (std::size_t basis = 0; basis < by_basis.size(); ++basis) {
-    all.seconds_by_basis.push_back(of_all(by_basis[basis], one_fewer.simulation.seconds_by_basis[basis], left_out));
+    all.seconds_by_basis.push_back(of_all(by_basis[basis], fewer.simulation.seconds_by_basis[basis], times));
   }
   return all;
 }
 
+/// First fit comes to the same addresses again and again, so that more micro-batches need no room of their own.
+bool needs_no_more_memory(const Plan& plan, const ComparedMicroBatches& compared, const SimulatedFew& few,
+                          const SimulatedFew& fewer) {
+  const Comparison comparison(compared);
+  const auto repeats = [&](const Program& program) {
+    return comparison.addresses_repeat(program, micro_batches_of(program, plan.schedule.sub_batches));
+  };
+  return std::ranges::all_of(few.lowered.programs, repeats) &&
+         std::ranges::equal(few.lowered.programs, fewer.lowered.programs, {}, peak_bytes, peak_bytes);
+}
+
 /// Nothing where those compared do not repeat. @throws Unsupported as lowering does.
-std::optional<RepeatedStep> told_from(const PreparedPoint& point, const CostModel& costs,
+std::optional<RepeatedStep> told_from(const PreparedPoint& point, const CostModel& costs, const SimulatedFew& few,
                                       const ComparedMicroBatches& compared) {
-  const SimulatedFew one_fewer = simulated_few(point, costs, compared.simulated - 1, false);
-  SimulatedFew few = simulated_few(point, costs, compared.simulated, true);
-  const double period_seconds = steady_step_seconds(few.simulation) - steady_step_seconds(one_fewer.simulation);
-  if (!adds_the_same_everywhere(few, one_fewer, period_seconds) ||
-      !micro_batches_repeat(point.plan, compared, few.lowered, few.simulation, period_seconds)) {
-    return std::nullopt;
-  }
-  const int left_out = point.plan.schedule.micro_batches - compared.simulated;
-  RepeatedStep all{.lowered = {}, .simulation = simulation_of_all(few, one_fewer, left_out), .row = {}};
-  all.lowered = std::move(few.lowered);
+  const std::optional<double> pace = pace_seconds(point.plan, compared, few);
+  if (!pace) return std::nullopt;
+  const SimulatedFew fewer = simulated_few(point, costs, compared.simulated - compared.apart, false);
+  if (!takes_longer_by(*pace, few, fewer)) return std::nullopt;
+  const int times = (point.plan.schedule.micro_batches - compared.simulated) / compared.apart;
+  RepeatedStep all{
+      .lowered = needs_no_more_memory(point.plan, compared, few, fewer) ? few.lowered : lower_job_uncapped(point),
+      .simulation = simulation_of_all(few, fewer, times),
+      .row = {}};
   all.row = step_row(point, all.lowered, all.simulation, 0);
-  results::StepRow account;
-  set_account(account, point, one_fewer.lowered);
+  results::StepRow more, less;
+  set_account(more, point, few.lowered);
+  set_account(less, point, fewer.lowered);
   for (std::size_t kind = 0; kind < all.row.sent_bytes.size(); ++kind) {
-    all.row.sent_bytes[kind] = of_all(all.row.sent_bytes[kind], account.sent_bytes[kind], left_out);
+    all.row.sent_bytes[kind] = of_all(more.sent_bytes[kind], less.sent_bytes[kind], times);
   }
   return all;
 }
@@ -208,66 +220,98 @@ std::optional<RepeatedStep> told_from(const PreparedPoint& point, const CostMode
 }  // namespace
 
 std::vector<ComparedMicroBatches> compared_micro_batches(const Plan& plan) {
-  constexpr std::size_t most = 3;
-  ComparedMicroBatches compared;
+  constexpr int most_sizes = 3;
+  const int micro_batches = plan.schedule.micro_batches;
+  const int places = axis_size(plan.mesh, "stage");
+  // What is left out is as many times `apart`.
+  const auto simulated = [&](int at_least, int apart) { return at_least + (micro_batches - at_least) % apart; };
+  std::vector<ComparedMicroBatches> one_size;
   switch (plan.schedule.kind) {
-    case ScheduleKind::simultaneous: compared = {.simulated = 6, .first = 2, .last = 4}; break;
-    case ScheduleKind::one_forward_one_backward: {
-      const int places = axis_size(plan.mesh, "stage");
-      compared = {.simulated = 4 * places + 4, .first = 2 * places, .last = 3 * places + 2};
+    case ScheduleKind::simultaneous:
+      one_size.push_back({.simulated = 6, .first = 2, .last = 4, .apart = 1, .beside = 1});
       break;
-    }
-    default: return {};
+    case ScheduleKind::one_forward_one_backward:
+      for (const int apart : {1, 2}) {
+        one_size.push_back({.simulated = simulated(4 * places + 3, 2),
+                            .first = 2 * places,
+                            .last = 3 * places + 1 + apart,
+                            .apart = apart,
+                            .beside = places});
+      }
+      break;
+    case ScheduleKind::interleaved:
+      one_size.push_back({.simulated = simulated(8 * places + 2, places),
+                          .first = 3 * places,
+                          .last = 6 * places + 1,
+                          .apart = places,
+                          .beside = 2 * places});
+      break;
+    default: break;
   }
   std::vector<ComparedMicroBatches> all;
-  while (plan.schedule.micro_batches > 2 * compared.simulated && all.size() < most) {
-    all.push_back(compared);
-    const int more = compared.simulated;
-    compared = {.simulated = compared.simulated + more, .first = compared.first + more, .last = compared.last + more};
+  for (int size = 0; size < most_sizes && !one_size.empty(); ++size) {
+    const int simulated_before = one_size.back().simulated;
+    const int more = simulated_before - simulated_before % one_size.back().apart;
+    for (ComparedMicroBatches& compared : one_size) {
+      if (micro_batches <= 2 * compared.simulated) return all;
+      all.push_back(compared);
+      compared.simulated += more;
+      compared.first += more;
+      compared.last += more;
+    }
   }
   return all;
 }
 
-bool micro_batches_repeat(const Plan& plan, const ComparedMicroBatches& compared, const LoweredJob& lowered,
-                          const SimulationResult& simulation, double period_seconds) {
-  if (simulation.period_steps != 1) return false;
+std::optional<double> pace_seconds(const Plan& plan, const ComparedMicroBatches& compared, const SimulatedFew& few) {
+  const auto& [lowered, simulation] = few;
+  if (simulation.period_steps != 1) return std::nullopt;
   std::map<int, std::vector<TimelineEvent>> by_representative;
   for (const TimelineEvent& event : simulation.events) by_representative[event.rank].push_back(event);
   const Comparison comparison(compared);
-  std::vector<double> paces_ns;                         // by class
-  std::vector<std::vector<const Instruction*>> of_one;  // by class
+  std::vector<double> paces_ns;                           // by class
+  std::vector<std::vector<const Instruction*>> repeated;  // by class
   for (std::size_t c = 0; c < lowered.programs.size(); ++c) {
-    std::vector<TimelineEvent>& events = by_representative[lowered.programs[c].rank];
+    const Program& program = lowered.programs[c];
+    std::vector<TimelineEvent>& events = by_representative[program.rank];
     for (TimelineEvent& event : events) {
       const std::int64_t zero_ns = simulation.steps[static_cast<std::size_t>(event.step)][c].begin_ns;
       event.begin_ns += zero_ns;
       event.end_ns += zero_ns;
     }
-    const Program& program = lowered.programs[c];
     const ClassEvents of_class{.program = &program,
                                .micro_batches = micro_batches_of(program, plan.schedule.sub_batches),
                                .events = events,
                                .steady_step = simulation.steady_step};
     const std::optional<double> pace_ns = comparison.pace_ns(of_class);
-    if (!pace_ns) return false;
+    if (!pace_ns) return std::nullopt;
     paces_ns.push_back(*pace_ns);
-    of_one.push_back(instructions_of(of_class, compared.first));
+    repeated.push_back(instructions_of(of_class, compared.first, compared.first + compared.apart));
   }
   // Ranks that neither exchange anything in a micro-batch nor share NICs wait for each other in the end alone.
-  const std::vector<std::size_t> met = classes_that_meet(lowered, plan.mesh.ranks_per_node, of_one);
+  const std::vector<std::size_t> met = classes_that_meet(lowered, plan.mesh.ranks_per_node, repeated);
   for (std::size_t c = 0; c < paces_ns.size(); ++c) {
-    if (std::abs(paces_ns[c] - paces_ns[met[c]]) > rounding_ns) return false;
+    if (std::abs(paces_ns[c] - paces_ns[met[c]]) > rounding_ns) return std::nullopt;
   }
-  // Behind the last micro-batch all wait for the slowest.
-  return std::abs(std::ranges::max(paces_ns) - period_seconds * 1e9) <= rounding_ns;
+  return std::ranges::max(paces_ns) * 1e-9;
+}
+
+bool takes_longer_by(double pace_seconds, const SimulatedFew& few, const SimulatedFew& fewer) {
+  const auto is_longer = [&](const SimulatedStep& more, const SimulatedStep& less) {
+    return std::abs(more.step_seconds - less.step_seconds - pace_seconds) <= rounding_ns * 1e-9;
+  };
+  return std::ranges::equal(few.steady_step(), fewer.steady_step(), is_longer);
 }
 
 std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const CostModel& costs) {
   const SimulateSection& simulate = point.experiment.simulate;
   if (simulate.noise > 0.0 || !simulate.straggler_ranks.empty()) return std::nullopt;
   try {
+    std::map<int, SimulatedFew> by_size;
     for (const ComparedMicroBatches& compared : compared_micro_batches(point.plan)) {
-      if (std::optional<RepeatedStep> all = told_from(point, costs, compared)) return all;
+      const int size = compared.simulated;
+      if (!by_size.contains(size)) by_size.emplace(size, simulated_few(point, costs, size, true));
+      if (std::optional<RepeatedStep> all = told_from(point, costs, by_size.at(size), compared)) return all;
     }
   } catch (const Unsupported&) {
   }
