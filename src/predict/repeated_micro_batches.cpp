@@ -307,11 +307,14 @@ std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const Cost
   const SimulateSection& simulate = point.experiment.simulate;
   if (simulate.noise > 0.0 || !simulate.straggler_ranks.empty()) return std::nullopt;
   try {
-    std::map<int, SimulatedFew> by_size;
+    std::optional<SimulatedFew> few;
+    int num_simulated = 0;
     for (const ComparedMicroBatches& compared : compared_micro_batches(point.plan)) {
-      const int size = compared.simulated;
-      if (!by_size.contains(size)) by_size.emplace(size, simulated_few(point, costs, size, true));
-      if (std::optional<RepeatedStep> all = told_from(point, costs, by_size.at(size), compared)) return all;
+      if (std::exchange(num_simulated, compared.simulated) != compared.simulated) {
+        few.reset();  // Each may take gigabytes.
+        few = simulated_few(point, costs, compared.simulated, true);
+      }
+      if (std::optional<RepeatedStep> all = told_from(point, costs, *few, compared)) return all;
     }
   } catch (const Unsupported&) {
   }
