@@ -44,8 +44,8 @@ std::vector<std::size_t> classes_that_meet(const LoweredJob& job, int ranks_per_
   const auto nics = [&](int rank, int direction) {
     return num_classes + static_cast<std::size_t>(2 * node_of(rank) + direction);
   };
-  const auto num_nodes = static_cast<std::size_t>(node_of(static_cast<int>(job.class_of_rank.size()) - 1) + 1);
-  Joined sets(num_classes + 2 * num_nodes);
+  const std::size_t most_nodes = job.class_of_rank.size() / static_cast<std::size_t>(ranks_per_node) + 1;
+  Joined sets(num_classes + 2 * most_nodes);
   for (std::size_t c = 0; c < num_classes; ++c) {
     const Program& program = job.programs[c];
     std::set<std::tuple<int, int, Collective>> seen;
