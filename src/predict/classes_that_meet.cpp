@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "ir/program/members.hpp"
+
 namespace strata::predict {
 namespace {
 
@@ -26,13 +28,6 @@ class Joined {
  private:
   std::vector<std::size_t> joined_to_;  ///< a lesser one of the same set, or itself
 };
-
-/// Of a collective of @p program's rank: who takes part.
-std::vector<int> members_of(const Program& program, const Instruction& in) {
-  const std::vector<int>& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
-  const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
-  return is_message ? std::vector{program.rank, ranks[static_cast<std::size_t>(in.root)]} : ranks;
-}
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 #include "cost/kernel_work.hpp"
 #include "interchange/chakra.hpp"
 #include "interchange/goal.hpp"
+#include "ir/program/members.hpp"
 #include "ir/program/repetition.hpp"
 #include "predict/prediction.hpp"
 
@@ -23,16 +24,9 @@ namespace {
 /// Collectives with the network to themselves, as a trace of the hardware would have them.
 NodeCost node_cost(const CostModel& costs, const Program& program, const Instruction& in, const PreparedPoint& point) {
   if (!in.is_collective()) return {costs.kernel(program, in).seconds, bytes_touched(program, in)};
-  const std::vector<int>& ranks = program.groups[static_cast<std::size_t>(in.group)].ranks;
-  const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
-  std::vector<int> members = ranks;
-  if (is_message) {
-    const int peer = ranks[static_cast<std::size_t>(in.root)];
-    const bool sends = in.collective == Collective::send;
-    members = {sends ? program.rank : peer, sends ? peer : program.rank};
-  }
-  const Collective kind = is_message ? Collective::send : in.collective;
-  const Placement place = placement(members, point.plan.mesh.ranks_per_node, point.leaves_that_matter());
+  const Collective kind = is_message(in) ? Collective::send : in.collective;
+  const Placement place =
+      placement(members_of(program, in), point.plan.mesh.ranks_per_node, point.leaves_that_matter());
   return {costs.collective(kind, priced_bytes(program, in), place).seconds, 0};
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "cost/group_shape.hpp"
+#include "ir/program/members.hpp"
 
 namespace strata {
 
@@ -133,18 +134,14 @@ class Compiler {
   }
 
   const Partners& partners_of(const Program& program, const Instruction& in) {
-    const bool is_message = in.collective == Collective::send || in.collective == Collective::recv;
     const bool sends = in.collective == Collective::send;
-    const auto [found, is_new] = partners_.try_emplace({in.group, is_message ? in.root : -1, sends});
+    const auto [found, is_new] = partners_.try_emplace({in.group, is_message(in) ? in.root : -1, sends});
     if (!is_new) return found->second;
     Partners& partners = found->second;
-    const Group& group = program.groups[static_cast<std::size_t>(in.group)];
-    std::string key = group.name;
-    std::vector<int> members = group.ranks;
+    std::string key = program.groups[static_cast<std::size_t>(in.group)].name;
+    const std::vector<int> members = members_of(program, in);
     std::set<int> classes;
-    if (is_message) {
-      const int peer = group.ranks[static_cast<std::size_t>(in.root)];
-      members = {sends ? program.rank : peer, sends ? peer : program.rank};
+    if (is_message(in)) {
       key += fmt::format(" message {} {}", class_of(members[0]), class_of(members[1]));
     } else {
       for (const int member : members) classes.insert(class_of(member));
@@ -153,7 +150,7 @@ class Compiler {
     const auto [channel, _] = channel_ids_.try_emplace(std::move(key), static_cast<int>(channels_.size()));
     if (channel->second == static_cast<int>(channels_.size())) channels_.emplace_back();
     partners.channel = channel->second;
-    partners.num_needed = is_message ? 2 : static_cast<int>(classes.size());
+    partners.num_needed = is_message(in) ? 2 : static_cast<int>(classes.size());
     partners.group_size = static_cast<int>(members.size());
     partners.place = placement(members, job_.ranks_per_node, job_.leaf_of_node);
     find_images(partners, program.rank, members);
