@@ -196,21 +196,21 @@ bool needs_no_more_memory(const Plan& plan, const ComparedMicroBatches& compared
 }
 
 /// Nothing where those compared do not repeat. @throws Unsupported as lowering does.
-std::optional<RepeatedStep> told_from(const PreparedPoint& point, const CostModel& costs, const SimulatedFew& few,
+/// @param few handed over where they do.
+std::optional<RepeatedStep> told_from(const PreparedPoint& point, const CostModel& costs, SimulatedFew& few,
                                       const ComparedMicroBatches& compared) {
   const std::optional<double> pace = pace_seconds(point.plan, compared, few);
   if (!pace) return std::nullopt;
   const SimulatedFew fewer = simulated_few(point, costs, compared.simulated - compared.apart, false);
   if (!takes_longer_by(*pace, few, fewer)) return std::nullopt;
   const int times = (point.plan.schedule.micro_batches - compared.simulated) / compared.apart;
-  RepeatedStep all{
-      .lowered = needs_no_more_memory(point.plan, compared, few, fewer) ? few.lowered : lower_job_uncapped(point),
-      .simulation = simulation_of_all(few, fewer, times),
-      .row = {}};
-  all.row = step_row(point, all.lowered, all.simulation, 0);
   results::StepRow more, less;
   set_account(more, point, few.lowered);
   set_account(less, point, fewer.lowered);
+  RepeatedStep all{.lowered = {}, .simulation = simulation_of_all(few, fewer, times), .row = {}};
+  const bool is_enough = needs_no_more_memory(point.plan, compared, few, fewer);
+  all.lowered = is_enough ? std::move(few.lowered) : lower_job_uncapped(point);
+  all.row = step_row(point, all.lowered, all.simulation, 0);
   for (std::size_t kind = 0; kind < all.row.sent_bytes.size(); ++kind) {
     all.row.sent_bytes[kind] = of_all(more.sent_bytes[kind], less.sent_bytes[kind], times);
   }
@@ -311,7 +311,7 @@ std::optional<RepeatedStep> repeated_step(const PreparedPoint& point, const Cost
     int num_simulated = 0;
     for (const ComparedMicroBatches& compared : compared_micro_batches(point.plan)) {
       if (std::exchange(num_simulated, compared.simulated) != compared.simulated) {
-        few.reset();  // Each may take gigabytes.
+        few.reset();  // Two of them are never held at a time.
         few = simulated_few(point, costs, compared.simulated, true);
       }
       if (std::optional<RepeatedStep> all = told_from(point, costs, *few, compared)) return all;
