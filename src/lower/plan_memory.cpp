@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/collective.hpp"
+#include "ir/program/alike_micro_batches.hpp"
 #include "lower/fewer_blocks.hpp"
 #include "lower/fewer_micro_batches.hpp"
 #include "lower/rank_classes.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int enough_micro_batches = 3;
 
-/// One after another, micro-batches between the first and the last need what the others need.
+/// One after another, micro-batches between the first and the last keep alive what the others do.
 Plan with_few_micro_batches(const Plan& plan) {
   return plan.schedule.kind == ScheduleKind::simultaneous ? with_at_most(plan, enough_micro_batches) : plan;
 }
@@ -65,6 +66,19 @@ std::vector<std::int64_t> live_bytes_by_place(const Plan& plan, const ModelGraph
   return by_place;
 }
 
+/// The Program of @p rank, or of micro-batches one after another that of few whose arena is as large: of so many that
+/// those between the first ones and the last lie where the ones before them lie.
+Program lowered_for_memory(const Plan& plan, const ModelGraph& graph, int rank, const KernelTraits& kernels) {
+  const bool is_in_turn = plan.schedule.kind == ScheduleKind::simultaneous;
+  for (const int few : {4, 6}) {
+    if (!is_in_turn || plan.schedule.micro_batches <= few) break;
+    Program program = lower(with_at_most(plan, few), graph, rank, kernels);
+    const std::vector<int> micro_batches = micro_batches_of(program, plan.schedule.sub_batches);
+    if (addresses_repeat(program, micro_batches, {.first = few / 2 - 1, .last = few - 2})) return program;
+  }
+  return lower(plan, graph, rank, kernels);
+}
+
 /// Bytes of optimizer states by which the rank that owns most tensors exceeds even parts; 0 where none are dealt whole.
 std::int64_t dealt_unevenly_bytes(const Plan& plan, const ModelGraph& graph,
                                   std::span<const OperatorDecision> decisions) {
@@ -101,11 +115,10 @@ std::int64_t least_bytes_of_few_blocks(const Plan& plan, const ModelGraph& graph
 PlanMemory plan_memory(const Plan& plan, const ModelGraph& graph, const KernelTraits& kernels,
                        std::span<const int> places) {
   verify(plan, graph);
-  const Plan few = with_few_micro_batches(plan);
   PlanMemory memory;
   memory.stage_peak_bytes.resize(static_cast<std::size_t>(axis_size(plan.mesh, "stage")));
-  for (const int rank : fullest_ranks_at(places, few, graph)) {
-    const Program program = lower(few, graph, rank, kernels);
+  for (const int rank : fullest_ranks_at(places, plan, graph)) {
+    const Program program = lowered_for_memory(plan, graph, rank, kernels);
     std::int64_t& of_stage = memory.stage_peak_bytes[static_cast<std::size_t>(coordinate(plan.mesh, "stage", rank))];
     of_stage = std::max(of_stage, program.arena_bytes);
     if (program.arena_bytes <= memory.peak_bytes) continue;

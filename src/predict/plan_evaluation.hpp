@@ -48,6 +48,10 @@ class PlanEvaluation final : public Evaluate {
   /// Of point_ with @p plan, or of a point whose model differs. @param costs null: the account alone.
   static Evaluation evaluate(PreparedPoint point, const CostModel* costs);
   Evaluation evaluate(const Plan& plan, const CostModel* costs) const;
+  /// Seconds and peak of @p plan are told sooner one by one than together.
+  static bool told_apart(const Plan& plan);
+  /// As operator(), from a step without addresses and from memory().
+  Evaluation apart(const Plan& plan) const;
   /// What @p value_of says, asked once for each @p question. @param is_kept says which answers are; null: all.
   template <typename Value, typename ValueOf>
   Value once(std::unordered_map<std::string, Value>& known, std::string question, const ValueOf& value_of,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "ir/program/alike_micro_batches.hpp"
 #include "ir/program/repetition.hpp"
 #include "lower/fewer_micro_batches.hpp"
 #include "predict/classes_that_meet.hpp"
@@ -17,25 +18,15 @@
 namespace strata::predict {
 namespace {
 
-/// Of events in whole nanoseconds, two of which are subtracted from two others.
-constexpr double rounding_ns = 2.0;
-
-/// Same work, whatever it is called.
-bool are_alike(const Instruction& a, const Instruction& b) {
-  return a.kernel == b.kernel && a.phase == b.phase && a.stream == b.stream && a.is_collective() == b.is_collective() &&
-         (!a.is_collective() || (a.collective == b.collective && a.group == b.group));
+/// Of events in whole nanoseconds, two of which are subtracted from two others; where a micro-batch takes long, of
+/// those that it is a sum of.
+double rounding_ns(double pace_ns) {
+  constexpr double of_each = 1e-10;
+  return 2.0 + of_each * pace_ns;
 }
 
-/// Of each instruction of the body: the micro-batch that it belongs to. Reductions of gradients are not counted by
-/// micro-batches: they belong to the one behind whose passes they stand.
-std::vector<int> micro_batches_of(const Program& program, int sub_batches) {
-  std::vector<int> all;
-  int last = 0;
-  for (const Instruction& in : program.body) {
-    if (in.phase != Phase::reduce) last = in.micro_batch / sub_batches;
-    all.push_back(last);
-  }
-  return all;
+MicroBatchRun run_of(const ComparedMicroBatches& compared) {
+  return {.first = compared.first, .last = compared.last, .apart = compared.apart};
 }
 
 /// Of one class: its Program, and what its rank did, in the steady step and beside it, on the clock of all steps.
@@ -53,13 +44,14 @@ class Comparison {
 
   /// By how much each micro-batch is later than the one that it repeats; nothing: they do not repeat.
   std::optional<double> pace_ns(const ClassEvents& of_class) const {
-    const ByMicroBatch instructions = compared_instructions(*of_class.program, of_class.micro_batches);
+    const AlikeMicroBatches instructions =
+        alike_micro_batches(*of_class.program, of_class.micro_batches, run_of(compared_));
     if (instructions.size() <= apart()) return std::nullopt;
     std::vector<const TimelineEvent*> of_instruction(of_class.program->body.size());
     for (const TimelineEvent& event : of_class.events) {
       if (event.step == of_class.steady_step) of_instruction[static_cast<std::size_t>(event.instruction)] = &event;
     }
-    ByMicroBatchOf<const TimelineEvent*> events;
+    std::vector<std::vector<const TimelineEvent*>> events;
     std::int64_t begin_ns = std::numeric_limits<std::int64_t>::max(), end_ns = 0;
     for (const std::vector<std::size_t>& of_one : instructions) {
       std::vector<const TimelineEvent*>& of_micro_batch = events.emplace_back();
@@ -84,45 +76,11 @@ class Comparison {
     return is_alone ? std::optional(pace_ns) : std::nullopt;
   }
 
-  /// What a micro-batch allocates lies where that of the one lies that it repeats.
-  bool addresses_repeat(const Program& program, std::span<const int> micro_batches) const {
-    const ByMicroBatch instructions = compared_instructions(program, micro_batches);
-    if (instructions.size() <= apart()) return false;
-    const auto address_of = [&](int buffer) { return program.buffers[static_cast<std::size_t>(buffer)].offset_bytes; };
-    const auto lie_alike = [&](std::size_t a, std::size_t b) {
-      return std::ranges::equal(program.body[a].allocs, program.body[b].allocs, {}, address_of, address_of);
-    };
-    for (std::size_t m = apart(); m < instructions.size(); ++m) {
-      if (!std::ranges::equal(instructions[m], instructions[m - apart()], lie_alike)) return false;
-    }
-    return true;
-  }
-
  private:
-  template <typename Of>
-  using ByMicroBatchOf = std::vector<std::vector<Of>>;
-  /// Instructions of the compared micro-batches, in order; empty where they are not alike.
-  using ByMicroBatch = ByMicroBatchOf<std::size_t>;
-
-  ByMicroBatch compared_instructions(const Program& program, std::span<const int> micro_batches) const {
-    ByMicroBatch compared(static_cast<std::size_t>(compared_.last - compared_.first + 1));
-    for (std::size_t i = 0; i < program.body.size(); ++i) {
-      const int m = micro_batches[i];
-      if (m < compared_.first || m > compared_.last) continue;
-      compared[static_cast<std::size_t>(m - compared_.first)].push_back(i);
-    }
-    for (std::size_t m = 0; m < compared.size(); ++m) {
-      const auto is_alike = [&](std::size_t a, std::size_t b) { return are_alike(program.body[a], program.body[b]); };
-      const bool repeats = m < apart() || std::ranges::equal(compared[m], compared[m - apart()], is_alike);
-      if (!repeats || compared[m].empty()) return {};
-    }
-    return compared;
-  }
-
   static bool is_later_by(double pace_ns, const TimelineEvent& later, const TimelineEvent& earlier) {
     const auto begins = static_cast<double>(later.begin_ns - earlier.begin_ns);
     const auto ends = static_cast<double>(later.end_ns - earlier.end_ns);
-    return std::abs(begins - pace_ns) <= rounding_ns && std::abs(ends - pace_ns) <= rounding_ns;
+    return std::abs(begins - pace_ns) <= rounding_ns(pace_ns) && std::abs(ends - pace_ns) <= rounding_ns(pace_ns);
   }
 
   std::size_t apart() const { return static_cast<std::size_t>(compared_.apart); }
@@ -184,12 +142,10 @@ SimulationResult simulation_of_all(const SimulatedFew& few, const SimulatedFew& 
   return all;
 }
 
-/// First fit comes to the same addresses again and again, so that more micro-batches need no room of their own.
 bool needs_no_more_memory(const Plan& plan, const ComparedMicroBatches& compared, const SimulatedFew& few,
                           const SimulatedFew& fewer) {
-  const Comparison comparison(compared);
   const auto repeats = [&](const Program& program) {
-    return comparison.addresses_repeat(program, micro_batches_of(program, plan.schedule.sub_batches));
+    return addresses_repeat(program, micro_batches_of(program, plan.schedule.sub_batches), run_of(compared));
   };
   return std::ranges::all_of(few.lowered.programs, repeats) &&
          std::ranges::equal(few.lowered.programs, fewer.lowered.programs, {}, peak_bytes, peak_bytes);
@@ -291,14 +247,14 @@ std::optional<double> pace_seconds(const Plan& plan, const ComparedMicroBatches&
   // Ranks that neither exchange anything in a micro-batch nor share NICs wait for each other in the end alone.
   const std::vector<std::size_t> met = classes_that_meet(lowered, plan.mesh.ranks_per_node, repeated);
   for (std::size_t c = 0; c < paces_ns.size(); ++c) {
-    if (std::abs(paces_ns[c] - paces_ns[met[c]]) > rounding_ns) return std::nullopt;
+    if (std::abs(paces_ns[c] - paces_ns[met[c]]) > rounding_ns(paces_ns[c])) return std::nullopt;
   }
   return std::ranges::max(paces_ns) * 1e-9;
 }
 
 bool takes_longer_by(double pace_seconds, const SimulatedFew& few, const SimulatedFew& fewer) {
   const auto is_longer = [&](const SimulatedStep& more, const SimulatedStep& less) {
-    return std::abs(more.step_seconds - less.step_seconds - pace_seconds) <= rounding_ns * 1e-9;
+    return std::abs(more.step_seconds - less.step_seconds - pace_seconds) <= rounding_ns(pace_seconds * 1e9) * 1e-9;
   };
   return std::ranges::equal(few.steady_step(), fewer.steady_step(), is_longer);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -131,6 +132,18 @@ std::vector<Move> moves_of_stages(const PlanRequest& request, const Plan& plan, 
   add_next(&ParallelDegrees::places);
   add_next(&ParallelDegrees::chunks);
   add_next(&ParallelDegrees::micro_batches);
+  // Stages instead of replicas, or the other way round, with as many samples of a micro-batch a rank: in as many
+  // micro-batches as before more or less of them would be kept, and neither change alone may fit or be faster.
+  const auto as_many_samples = [&](const ParallelDegrees& d) {
+    return d.chunks == own.chunks && d.tensor == own.tensor && d.sum == own.sum &&
+           std::int64_t{d.micro_batches} * own.places == std::int64_t{own.micro_batches} * d.places;
+  };
+  for (const int places : next_values(all, &ParallelDegrees::places, own.places, as_many_samples)) {
+    ParallelDegrees next = own;
+    next.places = places;
+    next.micro_batches = static_cast<int>(std::int64_t{own.micro_batches} * places / own.places);
+    add(request, plan, next, moves);
+  }
   // Smaller micro-batches leave as much less to be kept as blocks that run again, and beside these are worth nothing.
   if (runs_again(plan)) {
     const Plan kept = with_recompute(request, plan, Recompute::none, static_cast<int>(request.graph.blocks.size()));

@@ -355,6 +355,29 @@ TEST(JointSearch, SmallerMicroBatchesComeInsteadOfBlocksThatRunAgain) {
   EXPECT_EQ(cut_smaller(kept), std::vector{4});  // the next alone
 }
 
+/// @return how the pipelines of @p moves are cut that have other places than @p from and one stage a rank.
+std::vector<std::string> other_places(const std::vector<Move>& moves, const Plan& from) {
+  std::vector<std::string> cut;
+  for (const Move& move : moves) {
+    const ParallelDegrees degrees = degrees_of(move.plan);
+    if (degrees.places == degrees_of(from).places || degrees.chunks > 1) continue;
+    cut.push_back(fmt::format("{} in {}", degrees.places, degrees.micro_batches));
+  }
+  std::ranges::sort(cut);
+  return cut;
+}
+
+TEST(JointSearch, StagesComeInsteadOfReplicasWithAsManySamplesOfAMicroBatch) {
+  const Setting setting({"model.layers=4"});
+  const PlanRequest request = setting.request(0, {{"micro_batches", std::string("planner")}});
+  const std::vector<ParallelDegrees> all = asked_degrees(request);
+  const Plan two = plan_of_degrees(request, {.places = 2, .micro_batches = 2});
+  EXPECT_EQ(other_places(moves_of_stages(request, two, all), two),
+            (std::vector<std::string>{"1 in 1", "1 in 2", "4 in 2", "4 in 4"}));
+  const Plan one = plan_of_degrees(request, {.micro_batches = 4});
+  EXPECT_EQ(other_places(moves_of_stages(request, one, all), one), (std::vector<std::string>{"2 in 4", "2 in 8"}));
+}
+
 /// Expects that the plans of @p setting are as fast where bounds and few blocks leave plans out, of which no more than
 /// this share are simulated then.
 void expect_nothing_better_left_out(const Setting& setting, const Options& options, double most_simulated) {

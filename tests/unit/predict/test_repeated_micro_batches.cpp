@@ -306,5 +306,19 @@ TEST(RepeatedMicroBatches, LaterOnesAreComparedWhereTheFirstDoNotRepeat) {
   expect_the_same(*told, expected, 1e-9 * expected.most_instructions);
 }
 
+SimulatedFew step_of(double seconds) {
+  SimulatedFew few;
+  few.simulation.steps = {{{.step_seconds = seconds}}};
+  return few;
+}
+
+/// Sums of many events in whole nanoseconds.
+TEST(RepeatedMicroBatches, LongOnesMayBeOffByAsMuchMore) {
+  EXPECT_TRUE(takes_longer_by(1.0, step_of(5.000000002), step_of(4.0)));
+  EXPECT_FALSE(takes_longer_by(1.0, step_of(5.000000004), step_of(4.0)));
+  EXPECT_TRUE(takes_longer_by(100.0, step_of(500.000000004), step_of(400.0)));
+  EXPECT_FALSE(takes_longer_by(100.0, step_of(500.00000002), step_of(400.0)));
+}
+
 }  // namespace
 }  // namespace strata::predict::test_repeated_micro_batches
