@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "ir/program/alike_micro_batches.hpp"
 #include "ir/program/repetition.hpp"
 #include "lower/fewer_micro_batches.hpp"
 #include "predict/classes_that_meet.hpp"
@@ -23,10 +22,6 @@ namespace {
 double rounding_ns(double pace_ns) {
   constexpr double of_each = 1e-10;
   return 2.0 + of_each * pace_ns;
-}
-
-MicroBatchRun run_of(const ComparedMicroBatches& compared) {
-  return {.first = compared.first, .last = compared.last, .apart = compared.apart};
 }
 
 /// Of one class: its Program, and what its rank did, in the steady step and beside it, on the clock of all steps.
@@ -45,7 +40,7 @@ class Comparison {
   /// By how much each micro-batch is later than the one that it repeats; nothing: they do not repeat.
   std::optional<double> pace_ns(const ClassEvents& of_class) const {
     const AlikeMicroBatches instructions =
-        alike_micro_batches(*of_class.program, of_class.micro_batches, run_of(compared_));
+        alike_micro_batches(*of_class.program, of_class.micro_batches, compared_.run);
     if (instructions.size() <= apart()) return std::nullopt;
     std::vector<const TimelineEvent*> of_instruction(of_class.program->body.size());
     for (const TimelineEvent& event : of_class.events) {
@@ -83,7 +78,7 @@ class Comparison {
     return std::abs(begins - pace_ns) <= rounding_ns(pace_ns) && std::abs(ends - pace_ns) <= rounding_ns(pace_ns);
   }
 
-  std::size_t apart() const { return static_cast<std::size_t>(compared_.apart); }
+  std::size_t apart() const { return static_cast<std::size_t>(compared_.run.apart); }
 
   /// Only micro-batches of the same step are under way from @p begin_ns to @p end_ns, those compared and what is beside
   /// them.
@@ -91,8 +86,8 @@ class Comparison {
     return std::ranges::none_of(of_class.events, [&](const TimelineEvent& event) {
       if (event.begin_ns >= end_ns || event.end_ns <= begin_ns) return false;
       const int m = of_class.micro_batches[static_cast<std::size_t>(event.instruction)];
-      return event.step != of_class.steady_step || m < compared_.first - compared_.beside ||
-             m > compared_.last + compared_.beside;
+      return event.step != of_class.steady_step || m < compared_.run.first - compared_.beside ||
+             m > compared_.run.last + compared_.beside;
     });
   }
 
@@ -145,7 +140,7 @@ SimulationResult simulation_of_all(const SimulatedFew& few, const SimulatedFew& 
 bool needs_no_more_memory(const Plan& plan, const ComparedMicroBatches& compared, const SimulatedFew& few,
                           const SimulatedFew& fewer) {
   const auto repeats = [&](const Program& program) {
-    return addresses_repeat(program, micro_batches_of(program, plan.schedule.sub_batches), run_of(compared));
+    return addresses_repeat(program, micro_batches_of(program, plan.schedule.sub_batches), compared.run);
   };
   return std::ranges::all_of(few.lowered.programs, repeats) &&
          std::ranges::equal(few.lowered.programs, fewer.lowered.programs, {}, peak_bytes, peak_bytes);
@@ -157,9 +152,9 @@ std::optional<RepeatedStep> told_from(const PreparedPoint& point, const CostMode
                                       const ComparedMicroBatches& compared) {
   const std::optional<double> pace = pace_seconds(point.plan, compared, few);
   if (!pace) return std::nullopt;
-  const SimulatedFew fewer = simulated_few(point, costs, compared.simulated - compared.apart, false);
+  const SimulatedFew fewer = simulated_few(point, costs, compared.simulated - compared.run.apart, false);
   if (!takes_longer_by(*pace, few, fewer)) return std::nullopt;
-  const int times = (point.plan.schedule.micro_batches - compared.simulated) / compared.apart;
+  const int times = (point.plan.schedule.micro_batches - compared.simulated) / compared.run.apart;
   results::StepRow more, less;
   set_account(more, point, few.lowered);
   set_account(less, point, fewer.lowered);
@@ -184,22 +179,18 @@ std::vector<ComparedMicroBatches> compared_micro_batches(const Plan& plan) {
   std::vector<ComparedMicroBatches> one_size;
   switch (plan.schedule.kind) {
     case ScheduleKind::simultaneous:
-      one_size.push_back({.simulated = 6, .first = 2, .last = 4, .apart = 1, .beside = 1});
+      one_size.push_back({.simulated = 6, .run = {.first = 2, .last = 4, .apart = 1}, .beside = 1});
       break;
     case ScheduleKind::one_forward_one_backward:
       for (const int apart : {1, 2}) {
         one_size.push_back({.simulated = simulated(4 * places + 3, 2),
-                            .first = 2 * places,
-                            .last = 3 * places + 1 + apart,
-                            .apart = apart,
+                            .run = {.first = 2 * places, .last = 3 * places + 1 + apart, .apart = apart},
                             .beside = places});
       }
       break;
     case ScheduleKind::interleaved:
       one_size.push_back({.simulated = simulated(8 * places + 2, places),
-                          .first = 3 * places,
-                          .last = 6 * places + 1,
-                          .apart = places,
+                          .run = {.first = 3 * places, .last = 6 * places + 1, .apart = places},
                           .beside = 2 * places});
       break;
     default: break;
@@ -207,13 +198,13 @@ std::vector<ComparedMicroBatches> compared_micro_batches(const Plan& plan) {
   std::vector<ComparedMicroBatches> all;
   for (int size = 0; size < most_sizes && !one_size.empty(); ++size) {
     const int simulated_before = one_size.back().simulated;
-    const int more = simulated_before - simulated_before % one_size.back().apart;
+    const int more = simulated_before - simulated_before % one_size.back().run.apart;
     for (ComparedMicroBatches& compared : one_size) {
       if (micro_batches <= 2 * compared.simulated) return all;
       all.push_back(compared);
       compared.simulated += more;
-      compared.first += more;
-      compared.last += more;
+      compared.run.first += more;
+      compared.run.last += more;
     }
   }
   return all;
@@ -242,7 +233,7 @@ std::optional<double> pace_seconds(const Plan& plan, const ComparedMicroBatches&
     const std::optional<double> pace_ns = comparison.pace_ns(of_class);
     if (!pace_ns) return std::nullopt;
     paces_ns.push_back(*pace_ns);
-    repeated.push_back(instructions_of(of_class, compared.first, compared.first + compared.apart));
+    repeated.push_back(instructions_of(of_class, compared.run.first, compared.run.first + compared.run.apart));
   }
   // Ranks that neither exchange anything in a micro-batch nor share NICs wait for each other in the end alone.
   const std::vector<std::size_t> met = classes_that_meet(lowered, plan.mesh.ranks_per_node, repeated);

@@ -13,6 +13,7 @@
 
 #include "cost/cost_model.hpp"
 #include "ir/plan/plan.hpp"
+#include "ir/program/alike_micro_batches.hpp"
 #include "predict/prediction.hpp"
 #include "sim/simulate.hpp"
 
@@ -21,9 +22,7 @@ namespace strata::predict {
 /// Which micro-batches of a step of few show whether those of the whole step repeat.
 struct ComparedMicroBatches {
   int simulated = 0;  ///< micro-batches of the step of few
-  int first = 0;      ///< of those that are compared with each other, from 0 on
-  int last = 0;
-  int apart = 1;   ///< each is compared with the one so many before it
+  MicroBatchRun run{};
   int beside = 1;  ///< so many before the first and behind the last may be under way beside them
 };
 

@@ -112,7 +112,7 @@ struct Few {
       : plan(point.plan),
         compared(compared_micro_batches(plan).at(attempt)),
         few(simulated(point, compared.simulated)),
-        fewer(simulated(point, compared.simulated - compared.apart)) {}
+        fewer(simulated(point, compared.simulated - compared.run.apart)) {}
   bool repeats() const {
     const std::optional<double> pace = pace_seconds(plan, compared, few);
     return pace && takes_longer_by(*pace, few, fewer);
